@@ -1,0 +1,1 @@
+"""The scheduler of Hindsight: calls the forgetting sweeps on time, once across replicas."""
