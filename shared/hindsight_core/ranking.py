@@ -1,0 +1,151 @@
+"""The score, once: signals as data, evaluated here in Python and rendered by a managed store in its own language.
+
+`score = 0.6 · relevance + 0.2 · recency + 0.2 · confidence + bias`, each part in [0, 1] except the bias.
+
+    similarity = clip((cosine − lo) / (hi − lo), 0, 1)                 the embedder's calibration gives lo and hi
+    lexical    = min(1, gain · s / (s + saturation))                   s = max(BM25(text), BM25(context))
+    relevance  = clip((α·similarity + (1 − α)·lexical + Σ matched weights − offset) / span, 0, 1)
+    recency    = 0.5 ^ (max(0, now − observed_at) / half-life)         no half-life: 1; no date, or one that is known
+                                                                       only to the month or year: 0.5
+
+The constants were measured on public conversations (absolute scores beat per-query normalisation and rank fusion).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from hindsight_core.models import MemoryType
+
+DAY_MS = 86_400_000
+NEUTRAL_RECENCY = 0.5
+
+
+class Similarity(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Calibrated cosine between the query's vector and a memory's `mixed` vector."""
+
+    weight: float
+    lo: float
+    hi: float
+
+
+class Lexical(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Saturated BM25 of the query's terms; the better of the memory's text and its context."""
+
+    weight: float
+    gain: float = 1.7
+    saturation: float = 20.0
+
+
+class Weight(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """A constant for every memory whose `field` holds one of `values`."""
+
+    name: str
+    field: Literal["speaker", "days", "question", "memory_type"]
+    values: tuple[str, ...]
+    weight: float
+
+
+class Decay(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """0.5 ^ (age / half-life) of `observed_at`; half-lives in days by memory type, None for no decay.
+
+    A memory's own `half_life_days` goes before its type's.
+    """
+
+    weight: float
+    half_lives: dict[MemoryType, float | None]
+
+
+class Field(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """A stored number in [0, 1], as it is."""
+
+    field: Literal["confidence"]
+    weight: float
+
+
+Signal: TypeAlias = Similarity | Lexical | Weight | Decay | Field
+
+
+class Formula(msgspec.Struct, frozen=True, kw_only=True):
+    """`relevance_weight · clip((Σ relevance − offset) / span, 0, 1) + Σ rest`; `rest` are decay, field and bias."""
+
+    relevance: tuple[Similarity | Lexical | Weight, ...]
+    rest: tuple[Decay | Field | Weight, ...]
+    relevance_weight: float = 0.6
+    offset: float = 0.25
+    span: float = 0.70
+
+
+class Weights(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Everything about ranking that a setting or an experiment may change."""
+
+    relevance: float = 0.6
+    recency: float = 0.2
+    confidence: float = 0.2
+    alpha: float = 0.5
+    speaker: float = 0.10
+    date: float = 0.18
+    question: float = -0.05
+    offset: float = 0.25
+    span: float = 0.70
+    gain: float = 1.7
+    saturation: float = 20.0
+
+
+PROFILES: Mapping[str, dict[MemoryType, float | None]] = {
+    "task": {"working": 3.0, "episodic": 3.0, "semantic": None},
+    "default": {"working": 7.0, "episodic": 7.0, "semantic": None},
+    "companion": {"working": 30.0, "episodic": 30.0, "semantic": None},
+}
+
+INTENT_BIAS = 0.05
+INTENTS: Mapping[str, MemoryType] = {
+    "order_status": "episodic",
+    "status": "episodic",
+    "history": "episodic",
+    "recap": "episodic",
+    "recommend": "semantic",
+    "preference": "semantic",
+    "profile": "semantic",
+    "personalize": "semantic",
+}
+
+
+def formula(
+    *,
+    calibration: tuple[float, float],
+    weights: Weights,
+    profile: str = "default",
+    intent: str | None = None,
+    speakers: tuple[str, ...] = (),
+    days: tuple[str, ...] = (),
+) -> Formula:
+    """The formula of one search: the weights, what its question names, and the caller's profile and intent.
+
+    `calibration` is (lo, hi) of the embedder; `speakers` and `days` are in the form of `IndexFields`.
+    """
+    relevance: list[Similarity | Lexical | Weight] = [
+        Similarity(weight=weights.alpha, lo=calibration[0], hi=calibration[1]),
+        Lexical(weight=1.0 - weights.alpha, gain=weights.gain, saturation=weights.saturation),
+    ]
+    if speakers:
+        relevance.append(Weight(name="speaker", field="speaker", values=speakers, weight=weights.speaker))
+    if days:
+        relevance.append(Weight(name="date", field="days", values=days, weight=weights.date))
+    relevance.append(Weight(name="question", field="question", values=("1",), weight=weights.question))
+    rest: list[Decay | Field | Weight] = [
+        Decay(weight=weights.recency, half_lives=PROFILES[profile]),
+        Field(field="confidence", weight=weights.confidence),
+    ]
+    if intent is not None:
+        rest.append(Weight(name="bias", field="memory_type", values=(INTENTS[intent],), weight=INTENT_BIAS))
+    return Formula(
+        relevance=tuple(relevance),
+        rest=tuple(rest),
+        relevance_weight=weights.relevance,
+        offset=weights.offset,
+        span=weights.span,
+    )

@@ -1,0 +1,269 @@
+"""The store port: where memories, their vectors, events, runs and logs live.
+
+A store keeps every promise of this page or it is not a store; the contract tests run over each. Ten verbs, all scoped
+to one namespace. Nothing of a client's reaches a query language: conditions are the typed fields of `Where`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, Protocol, TypeAlias
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from hindsight_core.errors import ConfigurationError, MissingExtra
+from hindsight_core.indexing import IndexFields
+from hindsight_core.models import (
+    AuditEvent,
+    Kind,
+    Memory,
+    MemoryType,
+    Parts,
+    Retrieval,
+    Run,
+    Scalar,
+    Source,
+    Status,
+)
+from hindsight_core.ranking import Formula
+from hindsight_core.responses import Component
+
+Vector: TypeAlias = NDArray[np.float32]
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """A memory with what the store indexes beside it.
+
+    `bare` is the calibrated unit vector of `memory.embedded_text`, float32 of shape (dimension,); `mixed` the one that
+    searches use (the bare one mixed with the turns before it), equal to `bare` where there is no context. Both are
+    None for memories that have no vector (working memory, or written while the embedder was down).
+    """
+
+    memory: Memory
+    index: IndexFields
+    bare: Vector | None = None
+    mixed: Vector | None = None
+
+
+class Where(msgspec.Struct, frozen=True, kw_only=True):
+    """Typed conditions, all of which must hold; instants are Unix milliseconds.
+
+    `user_id`, `session_id`, `task_id`: equal to. `reader`: which private memories are seen: those of this agent id, all
+    with `"*"`, none with None. `valid_at`: `valid_from` <= it < `valid_to` (half-open; a missing `valid_to` is open).
+    `alive_at`: not expired at that instant, pinned ones never expire. `observed_from` <= observed_at < `observed_to`
+    (a memory without a date never matches a bound). Empty tuples of `ids`, `statuses` … match nothing; None is no
+    condition. `metadata`: key -> any of these scalars, compared by type and value (True is not 1); a list-valued
+    entry matches when it contains one of them.
+    """
+
+    user_id: str | None = None
+    reader: str | None = "*"
+    session_id: str | None = None
+    task_id: str | None = None
+    statuses: tuple[Status, ...] | None = None
+    memory_types: tuple[MemoryType, ...] | None = None
+    kinds: tuple[Kind, ...] | None = None
+    sources: tuple[Source, ...] | None = None
+    key: str | None = None
+    ids: tuple[str, ...] | None = None
+    tags_all: tuple[str, ...] = ()
+    tags_any: tuple[str, ...] = ()
+    metadata: dict[str, tuple[Scalar, ...]] = {}
+    observed_from: int | None = None
+    observed_to: int | None = None
+    valid_at: int | None = None
+    alive_at: int | None = None
+
+
+class Query(msgspec.Struct, frozen=True, kw_only=True):
+    """One ranked search. `vector` is None when there is no embedder: similarity is then 0 everywhere.
+
+    `scope` are the conditions that say whose memories these are, `where` those of the caller's filters (it repeats the
+    scope's); the difference of their counts is what was filtered. `terms` are query tokens, without repeats.
+    `now` in Unix milliseconds is the origin of decay. Memories of type `working` are never ranked.
+    """
+
+    vector: Vector | None
+    terms: tuple[str, ...]
+    formula: Formula
+    scope: Where
+    where: Where
+    now: int
+    limit: int
+    min_score: float = 0.0
+
+
+class Ranked(msgspec.Struct, frozen=True, kw_only=True):
+    memory: Memory
+    score: float
+    parts: Parts
+
+
+class RankedPage(msgspec.Struct, frozen=True, kw_only=True):
+    """The best `limit` hits, by score descending, then newer `id` first; and the three counts.
+
+    `in_scope`: memories that satisfy `scope`; `eligible`: those that satisfy `where`; `below`: eligible ones whose
+    score is under `min_score`.
+    """
+
+    hits: tuple[Ranked, ...]
+    in_scope: int
+    eligible: int
+    below: int
+
+
+class Neighbour(msgspec.Struct, frozen=True, kw_only=True):
+    """A stored memory near a new one: raw cosine of their bare vectors (after centring), in [-1, 1]."""
+
+    record: Record
+    cosine: float
+
+
+class Head(msgspec.Struct, frozen=True, kw_only=True):
+    """The state a plan was made for: the namespace's change sequence, its size, and who has spoken in it."""
+
+    sequence: int
+    memories: int
+    speakers: frozenset[str] = frozenset()
+
+
+class Receipt(msgspec.Struct, frozen=True, kw_only=True):
+    """The stored answer of a request with an idempotency key; `fingerprint` identifies the body it was made for."""
+
+    key: str
+    fingerprint: str
+    answer: bytes
+
+
+class ChangeSet(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything one call changes; applied whole or not at all.
+
+    `puts` replace or create memories (a put of version v+1 over v; version 1 must not exist yet). `erases` are ids
+    whose text, vector, index entries, event bodies and retrieval-log entries go for good, leaving an id in
+    `tombstones` without text. `events` are the audit of exactly these changes. `undone` marks a run as undone by
+    `run.run_id`.
+    """
+
+    run: Run
+    puts: tuple[Record, ...] = ()
+    erases: tuple[str, ...] = ()
+    events: tuple[AuditEvent, ...] = ()
+    receipt: Receipt | None = None
+    undone: str | None = None
+
+
+class Access(msgspec.Struct, frozen=True, kw_only=True):
+    """A memory was answered to a caller `count` times, last at `at` (Unix milliseconds)."""
+
+    memory_id: str
+    at: int
+    count: int = 1
+
+
+Log: TypeAlias = Literal["events", "runs", "retrievals"]
+
+
+class MemoryStore(Protocol):
+    """Ten verbs. All raise `StoreUnavailable` when the store cannot be reached or answers in time."""
+
+    async def prepare(self, identity: str | None) -> None:
+        """Create or migrate what is stored; raise `ConfigurationError` when the stored vectors are of another model.
+
+        `identity` is the embedder's name; None (a function without one) checks nothing. The first identity is kept.
+        """
+        ...
+
+    async def head(self, namespace: str) -> Head:
+        """The namespace's present state, after every earlier commit; never written means sequence 0."""
+        ...
+
+    async def commit(
+        self, namespace: str, changes: ChangeSet, *, expected: int | None = None, searchable: bool = True
+    ) -> int:
+        """Apply all of `changes` durably, or nothing; the new sequence.
+
+        Raises `Conflict` when `expected` is not the present sequence, when a put is not the successor of the stored
+        version, or when the receipt's key exists. With `searchable` the next search, in any process, sees it.
+        """
+        ...
+
+    async def get(self, namespace: str, ids: Sequence[str]) -> list[Record]:
+        """The records with these ids, in this order, missing ones left out; of any status, expired ones included."""
+        ...
+
+    async def rank(self, namespace: str, query: Query) -> RankedPage:
+        """The exact best of the namespace by the query's formula; see `Query` and `RankedPage`."""
+        ...
+
+    async def neighbours(
+        self, namespace: str, vectors: NDArray[np.float32], where: Where, limit: int
+    ) -> list[list[Neighbour]]:
+        """For each row of `vectors` (n, dimension): the nearest records by bare cosine, best first."""
+        ...
+
+    async def scan(self, namespace: str, where: Where, *, after: str | None, limit: int) -> list[Record]:
+        """Records in order of id, strictly after the id `after`; concurrent writes never shift the order."""
+        ...
+
+    async def log(
+        self, namespace: str, *, accesses: Sequence[Access] = (), retrievals: Sequence[Retrieval] = ()
+    ) -> None:
+        """Keep statistics and the retrieval log; a memory that is gone stays gone, no version or clock changes."""
+        ...
+
+    async def read(
+        self,
+        namespace: str,
+        log: Log,
+        *,
+        ids: Sequence[str] | None = None,
+        memory_id: str | None = None,
+        run_id: str | None = None,
+        since: int | None = None,
+        after: str | None = None,
+        limit: int = 100,
+    ) -> list[AuditEvent] | list[Run] | list[Retrieval]:
+        """Entries of a log in order of their ids (which are their order in time), strictly after the id `after`."""
+        ...
+
+    async def receipt(self, namespace: str, key: str) -> Receipt | None:
+        """The stored answer under an idempotency key."""
+        ...
+
+    async def count(self, namespace: str) -> dict[str, dict[str, int]]:
+        """Sizes: `{"status": {...}, "memory_type": {...}, "kind": {...}, "log": {"events": n, "runs": n}}`."""
+        ...
+
+    async def check(self) -> Component:
+        """Whether the store answers, in words for an operator."""
+        ...
+
+    async def aclose(self) -> None:
+        """Release everything; acknowledged commits are on disk already."""
+        ...
+
+
+def open_store(url: str, *, cache_bytes: int = 1 << 30) -> MemoryStore:
+    """The store that a URL names: `sqlite:///PATH` (or a bare path). Nothing is opened before the first call.
+
+    Raises `ConfigurationError` for an unknown scheme and `MissingExtra` when a driver is not installed.
+    """
+    scheme, separator, rest = url.partition("://")
+    if not separator:
+        scheme, rest = "sqlite", "/" + url
+    if scheme == "sqlite":
+        from hindsight_core.stores.sqlite import SqliteStore
+
+        return SqliteStore(rest.removeprefix("/"), cache_bytes=cache_bytes)
+    if scheme.startswith("opensearch"):
+        try:
+            from hindsight_core.stores.opensearch import open_opensearch
+        except ImportError as exc:
+            raise MissingExtra.of("The OpenSearch store", "opensearch") from exc
+        return open_opensearch(url)
+    raise ConfigurationError(
+        f"HINDSIGHT_STORE: unknown store {scheme!r}.",
+        remedy="Use a file path, sqlite:///PATH, or opensearch://HOST:PORT.",
+    )
