@@ -50,7 +50,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 class Where(msgspec.Struct, frozen=True, kw_only=True):
     """Typed conditions, all of which must hold; instants are Unix milliseconds.
 
-    `user_id`, `session_id`, `task_id`: equal to. `reader`: which private memories are seen: those of this agent id, all
+    `user_id`, `session_id`, `task_id`: equal to. `no_user`: only memories without a user. `reader`: which private memories are seen: those of this agent id, all
     with `"*"`, none with None. `valid_at`: `valid_from` <= it < `valid_to` (half-open; a missing `valid_to` is open).
     `alive_at`: not expired at that instant, pinned ones never expire. `observed_from` <= observed_at < `observed_to`
     (a memory without a date never matches a bound). Empty tuples of `ids`, `statuses` … match nothing; None is no
@@ -59,6 +59,7 @@ class Where(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     user_id: str | None = None
+    no_user: bool = False
     reader: str | None = "*"
     session_id: str | None = None
     task_id: str | None = None
@@ -143,7 +144,7 @@ class ChangeSet(msgspec.Struct, frozen=True, kw_only=True):
     `puts` replace or create memories (a put of version v+1 over v; version 1 must not exist yet). `erases` are ids
     whose text, vector, index entries, event bodies and retrieval-log entries go for good, leaving an id in
     `tombstones` without text. `events` are the audit of exactly these changes. `undone` marks a run as undone by
-    `run.run_id`.
+    `run.run_id`. A long run comes in several change sets with the same `run_id`: its latest `run` is kept.
     """
 
     run: Run
