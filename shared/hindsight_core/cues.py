@@ -1,0 +1,70 @@
+"""Cues: what the wording of a text shows, by name, from the pattern files in `language/`."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from functools import cache
+from importlib import resources
+from typing import Literal, TypeAlias
+
+import msgspec
+
+Language: TypeAlias = Literal["en", "zh"]
+LANGUAGES: tuple[Language, ...] = ("en", "zh")
+
+_HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff]")
+_WORD = re.compile(r"[A-Za-z]+(?:['’][A-Za-z]+)*")
+
+
+class Table(msgspec.Struct, frozen=True, kw_only=True):
+    """One pattern file: compiled cues by name, the sentences for answers, and the bare lists, by `section.name`."""
+
+    patterns: Mapping[str, re.Pattern[str]]
+    sentences: Mapping[str, str]
+    lists: Mapping[str, tuple[str, ...]]
+
+
+def language_of(text: str) -> Language:
+    """`zh` where Chinese characters weigh at least as much as Latin words (two characters are about one word)."""
+    han = len(_HAN.findall(text))
+    return "zh" if han and han / 2 >= len(_WORD.findall(text)) else "en"
+
+
+@cache
+def table(name: str, language: Language) -> Table:
+    """The pattern file `language/<language>/<name>.toml`; English patterns match whole words, in any case."""
+    file = resources.files("hindsight_core.language") / language / f"{name}.toml"
+    raw = msgspec.convert(tomllib.loads(file.read_text("utf-8")), dict[str, dict[str, str | list[str]]])
+    patterns: dict[str, re.Pattern[str]] = {}
+    sentences: dict[str, str] = {}
+    lists: dict[str, tuple[str, ...]] = {}
+    for section, entries in raw.items():
+        for key, value in entries.items():
+            if isinstance(value, str):
+                sentences[f"{section}.{key}"] = value
+            elif section != "cues":
+                lists[f"{section}.{key}"] = tuple(value)
+            else:
+                either = "|".join(f"(?:{alternative})" for alternative in value)
+                whole = rf"(?<!\w)(?:{either})(?!\w)" if language == "en" else either
+                patterns[key] = re.compile(whole, re.IGNORECASE)
+    return Table(patterns=patterns, sentences=sentences, lists=lists)
+
+
+def counts(text: str, name: str = "gate") -> dict[str, int]:
+    """How often each cue of the file occurs in the text, both languages together; absent cues are left out."""
+    plain = text.replace("’", "'")
+    found: dict[str, int] = {}
+    for language in LANGUAGES:
+        for cue, pattern in table(name, language).patterns.items():
+            hits = sum(1 for _ in pattern.finditer(plain))
+            if hits:
+                found[cue] = found.get(cue, 0) + hits
+    return found
+
+
+def sentence(key: str, language: Language, name: str = "gate") -> str:
+    """A sentence of the file, such as `reasons.keep`; raises KeyError for an unknown one."""
+    return table(name, language).sentences[key]
