@@ -1,0 +1,144 @@
+"""What a caller sent, to the struct it should be: strict JSON in, `InvalidInput` that names the field out."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import TypeAlias, TypeVar, cast
+
+import msgspec
+
+from hindsight_core.errors import FieldError, InvalidInput, Malformed
+
+T = TypeVar("T")
+Json: TypeAlias = dict[str, "Json"] | list["Json"] | str | int | float | bool | None
+
+_AT = re.compile(r" - at `(?:key` in `)?\$(.*)`$")
+_NAMED = re.compile(r"(?:unknown|required) field `(.*)`")
+_STEP = re.compile(r"\.([^.\[]+)|\[(\d+)\]")
+_MOST_KEYS_TRIED = 64
+
+
+def decode(body: bytes | memoryview | msgspec.Raw, kind: type[T]) -> T:
+    """The `kind` that a JSON text holds.
+
+    Raises `Malformed` when it is no JSON (NaN and Infinity are none), and `InvalidInput` naming the field by its
+    dotted path (`messages[2].text`) when it is not a `kind`, has a field too many, or holds half a surrogate pair.
+    """
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except msgspec.ValidationError as exc:
+        raise _invalid(exc, _plain(bytes(body)), kind, strict=True) from None
+    except (msgspec.DecodeError, RecursionError) as exc:
+        raise _malformed(bytes(body), exc) from None
+
+
+def convert(value: object, kind: type[T], *, strict: bool = True) -> T:
+    """The `kind` that plain Python data holds; with `strict=False` numbers, instants and booleans may be texts.
+
+    Raises `InvalidInput` like `decode`.
+    """
+    try:
+        return msgspec.convert(value, kind, strict=strict)
+    except msgspec.ValidationError as exc:
+        raise _invalid(exc, cast("Json", value), kind, strict=strict) from None
+    except RecursionError:
+        raise Malformed("It is nested too deeply.") from None
+
+
+def _invalid(exc: msgspec.ValidationError, value: Json, kind: type[object], *, strict: bool) -> InvalidInput:
+    text = str(exc)
+    found = _AT.search(text)
+    path, message = (found[1] if found else ""), _AT.sub("", text)
+    head, unnamed, tail = path.partition("[...]")
+    if unnamed:
+        key = _key_at_fault(text, head, value, kind, strict=strict)
+        path = head if key is None else f"{head}.{key}{tail.partition('[...]')[0]}"
+    path = path.removeprefix(".")
+    if named := _NAMED.search(message):
+        path = f"{path}.{named[1]}".removeprefix(".")
+        message = "is not a field of this request" if "unknown" in message else "is missing"
+    return InvalidInput.of(path or "body", message[:1].lower() + message[1:])
+
+
+def _key_at_fault(text: str, head: str, value: Json, kind: type[object], *, strict: bool) -> str | None:
+    """The key that msgspec writes as `[...]`: the first whose entry alone gives the same error."""
+    steps = [name or int(index) for name, index in _STEP.findall(head)]
+    holder = value
+    for step in steps:
+        holder = _inside(holder, step)
+    if not isinstance(holder, dict):
+        return None
+    for key in list(holder)[:_MOST_KEYS_TRIED]:
+        try:
+            msgspec.convert(_with(value, steps, {key: holder[key]}), kind, strict=strict)
+        except msgspec.ValidationError as exc:
+            if str(exc) == text:
+                return key
+    return None
+
+
+def _inside(value: Json, step: str | int) -> Json:
+    if isinstance(value, dict) and isinstance(step, str):
+        return value.get(step)
+    if isinstance(value, list) and isinstance(step, int):
+        return value[step]
+    return None
+
+
+def _with(value: Json, steps: list[str | int], replacement: Json) -> Json:
+    """A copy of nested data in which what lies at `steps` is replaced."""
+    if not steps:
+        return replacement
+    step, rest = steps[0], steps[1:]
+    if isinstance(value, list) and isinstance(step, int):
+        return [*value[:step], _with(value[step], rest, replacement), *value[step + 1 :]]
+    if isinstance(value, dict) and isinstance(step, str):
+        return {**value, step: _with(value[step], rest, replacement)}
+    return value
+
+
+def _malformed(body: bytes, exc: Exception) -> InvalidInput:
+    """Why it could not be read, in words. A half surrogate pair is valid JSON, so it names its field instead."""
+    if isinstance(exc, RecursionError):
+        return Malformed("It is nested too deeply.")
+    try:
+        value = cast("Json", json.loads(body, parse_constant=_refuse))
+    except _NotJson as constant:
+        return Malformed(f"{constant} is not JSON.")
+    except (ValueError, RecursionError):
+        return Malformed(f"{str(exc).removeprefix('JSON is malformed: ').capitalize()}.")
+    faults = tuple(_surrogates(value, ""))
+    if faults:
+        return InvalidInput("; ".join(f"{fault.field}: {fault.message}" for fault in faults[:3]), errors=faults)
+    return Malformed(f"{exc}.", remedy="Send it as UTF-8.")
+
+
+def _surrogates(value: Json, path: str) -> Iterator[FieldError]:
+    if isinstance(value, str):
+        if any("\ud800" <= char <= "\udfff" for char in value):
+            yield FieldError(path or "body", "contains half of a surrogate pair, which is no character")
+    elif isinstance(value, list):
+        for i, item in enumerate(value):
+            yield from _surrogates(item, f"{path}[{i}]")
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            shown = f"{path}.{key.encode('utf-8', 'backslashreplace').decode()}".removeprefix(".")
+            yield from _surrogates(key, shown)
+            yield from _surrogates(item, shown)
+
+
+def _plain(body: bytes) -> Json:
+    try:
+        return cast("Json", msgspec.json.decode(body))
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+class _NotJson(Exception):
+    """A constant that only Python takes for JSON."""
+
+
+def _refuse(constant: str) -> object:
+    raise _NotJson(constant)
