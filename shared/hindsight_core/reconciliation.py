@@ -1,0 +1,265 @@
+"""A new memory and its neighbours: add, duplicate, refine, supersede, pending, coexist, contest or refuse.
+
+Decides only what is clear and contests the rest. The pair judge (`pairs.py`) says what two texts mean for each other;
+this module says what follows for the store: who is newer, who is trusted, who may be replaced, and how many at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from hindsight_core.models import DecisionName, Memory
+from hindsight_core.pairs import Order, PairDecision, decide_pair, is_weak, order_of, value_conflict
+from hindsight_core.slots import Language, language_of, read, same_text, wording
+from hindsight_core.stores import Neighbour
+
+__all__ = ["Contender", "Outcome", "PairDecision", "ReconcileSettings", "decide_pair", "reconcile"]
+
+_QUOTE = 60
+
+
+class ReconcileSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Probabilities in [0, 1] above which the judge's word is acted on, and how many one write may supersede."""
+
+    supersede_at: float = 0.85
+    contest_at: float = 0.15
+    duplicate_at: float = 0.5
+    refine_at: float = 0.5
+    pending_at: float = 0.5
+    suppressed_at: float = 0.5
+    max_superseded: int = 5
+
+
+class Contender(msgspec.Struct, frozen=True, kw_only=True):
+    """An old memory put in doubt: how probably it no longer holds, why, and the question that settles it."""
+
+    id: str
+    probability: float
+    why: str
+    ask: str
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What to do with the new memory.
+
+    `targets`: the ids superseded, duplicated, refined, or contradicted by a pending one; for `coexist` and `add` the
+    related ones. `late`: it is older than its targets and is to be stored as already superseded by them.
+    """
+
+    decision: DecisionName
+    targets: tuple[str, ...] = ()
+    contests: tuple[Contender, ...] = ()
+    reason: str = ""
+    late: bool = False
+    evidence: dict[str, object] = {}
+
+
+class _Judged(msgspec.Struct, frozen=True):
+    old: Memory
+    pair: PairDecision
+    order: Order
+    probability: float
+    why: str
+
+
+def reconcile(
+    new: Memory,
+    vector: NDArray[np.float32] | None,
+    neighbours: Sequence[Neighbour],
+    *,
+    settings: ReconcileSettings = ReconcileSettings(),  # noqa: B008 - frozen
+    embedding_model: str | None = None,
+) -> Outcome:
+    """Decide about `new` among `neighbours` (active, pending and suppressed, of its scope). Pure; never raises.
+
+    Explicit `supersedes` ids are the caller's affair; an equal `key` is one slot and is handled here.
+    """
+    language = language_of(new.content)
+    judged = [_judge(new, vector, n, settings, embedding_model) for n in neighbours if n.record.memory.id != new.id]
+    for item in judged:
+        if item.old.status == "suppressed" and _means_the_same(item, settings.suppressed_at):
+            return Outcome(
+                decision="refuse",
+                targets=(item.old.id,),
+                reason=wording(language).say["suppressed"],
+                evidence={"suppressed": item.old.id},
+            )
+    open_ = [item for item in judged if item.old.status in {"active", "pending"}]
+    slot = [item for item in open_ if new.key is not None and item.old.key == new.key]
+    if slot:
+        return _same_slot(new, slot, language)
+    return _weigh(new, open_, settings, language)
+
+
+def _judge(
+    new: Memory,
+    vector: NDArray[np.float32] | None,
+    neighbour: Neighbour,
+    settings: ReconcileSettings,
+    embedding_model: str | None,
+) -> _Judged:
+    old = neighbour.record.memory
+    pair = decide_pair(
+        new,
+        old,
+        cosine=neighbour.cosine,
+        new_vector=vector,
+        old_vector=neighbour.record.bare,
+        embedding_model=embedding_model if old.embedding_model in {None, embedding_model} else None,
+    )
+    order = order_of(new, old)
+    probability, why = pair.probabilities["supersede"], pair.why
+    ceiling = settings.supersede_at - 1e-6
+    # Two keys are two slots, whatever the texts look like.
+    if new.key is not None and old.key is not None and new.key != old.key:
+        probability = 0.0
+    if order == "unclear" and probability > ceiling:
+        probability, why = ceiling, "why_order"
+    if new.kind == old.kind == "preference" and why not in {"why_change", "why_negation"} and probability > ceiling:
+        probability, why = ceiling, "why_preference"
+    return _Judged(old, pair, order, probability, why)
+
+
+def _means_the_same(item: _Judged, at: float) -> bool:
+    return item.pair.probabilities["duplicate"] >= at or item.pair.relation in {"duplicate", "refine"}
+
+
+def _same_slot(new: Memory, slot: list[_Judged], language: Language) -> Outcome:
+    say = wording(language).say
+    slot = sorted(slot, key=lambda item: (item.old.status == "active", item.old.valid_from, item.old.id), reverse=True)
+    head = slot[0]
+    quoted = {"key": new.key or "", "old": quote(head.old.content)}
+    evidence: dict[str, object] = {"key": new.key, "pairs": {i.old.id: i.pair.probabilities for i in slot}}
+    if head.old.status == "active" and _same_value(new, head):
+        return Outcome(
+            decision="duplicate",
+            targets=(head.old.id,),
+            reason=say["key_same"].format(**quoted),
+            evidence=evidence | {"corroborates": _corroborates(new)},
+        )
+    if is_weak(new, head.old):
+        return Outcome(
+            decision="pending", targets=(head.old.id,), reason=say["key_weak"].format(**quoted), evidence=evidence
+        )
+    newer = tuple(item.old.id for item in slot if item.order == "older" and item.old.status == "active")
+    if newer:
+        return Outcome(
+            decision="add",
+            targets=newer,
+            reason=say["key_late"].format(**quoted),
+            late=True,
+            evidence=evidence | {"late": True},
+        )
+    targets = tuple(item.old.id for item in slot)
+    return Outcome(decision="supersede", targets=targets, reason=say["key_new"].format(**quoted), evidence=evidence)
+
+
+def _same_value(new: Memory, item: _Judged) -> bool:
+    if same_text(new.content, item.old.content):
+        return True
+    return item.pair.relation == "duplicate" and not value_conflict(read(item.old.content), read(new.content))
+
+
+def _corroborates(new: Memory) -> bool:
+    # An agent that retells what it recalled is no second witness.
+    return new.source != "agent" and new.status != "pending"
+
+
+class _Scribe(msgspec.Struct, frozen=True):
+    """Writes outcomes in one language over one body of evidence."""
+
+    say: dict[str, str]
+    evidence: dict[str, object]
+
+    def outcome(
+        self,
+        decision: DecisionName,
+        targets: Sequence[_Judged],
+        reason: str,
+        *,
+        contests: tuple[Contender, ...] = (),
+        late: bool = False,
+        **more: object,
+    ) -> Outcome:
+        old = quote(targets[0].old.content) if targets else ""
+        found = self.evidence | {"details": {item.old.id: item.pair.evidence for item in targets[:3]}} | more
+        return Outcome(
+            decision=decision,
+            targets=tuple(item.old.id for item in targets),
+            contests=contests,
+            reason=self.say[reason].format(old=old),
+            late=late,
+            evidence=found | {"late": True} if late else found,
+        )
+
+    def beside(self, items: list[_Judged]) -> Outcome:
+        """Nothing is touched: what shares the topic is related."""
+        related = [i for i in items if i.pair.probabilities["coexist"] >= i.pair.probabilities["unrelated"]]
+        related.sort(key=lambda item: (-item.pair.probabilities["coexist"], item.old.id))
+        return self.outcome("coexist", related, "coexist") if related else self.outcome("add", [], "add")
+
+    def contender(self, item: _Judged, new: Memory, why: str) -> Contender:
+        return Contender(
+            id=item.old.id,
+            probability=round(item.probability, 4),
+            why=self.say[why],
+            ask=self.say["ask"].format(old=quote(item.old.content), new=quote(new.content)),
+        )
+
+
+def _weigh(new: Memory, items: list[_Judged], settings: ReconcileSettings, language: Language) -> Outcome:
+    items = sorted(items, key=lambda item: (-item.probability, item.old.id))
+    scribe = _Scribe(
+        wording(language).say,
+        {
+            "pairs": {i.old.id: {n: round(p, 4) for n, p in i.pair.probabilities.items()} for i in items},
+            "judge": items[0].pair.evidence["judge"] if items else "rules",
+        },
+    )
+    same = [i for i in items if i.pair.probabilities["duplicate"] >= settings.duplicate_at]
+    replaced = [i for i in items if i.order != "older" and i.probability >= settings.supersede_at]
+    twin = max(same, key=lambda i: (i.old.status == "active", i.pair.probabilities["duplicate"]), default=None)
+    returns = twin is not None and any(item.old.valid_from >= twin.old.valid_from for item in replaced)
+    if twin is not None and (not returns or twin.old.status == "pending"):
+        if twin.old.status == "active" or is_weak(new, twin.old):
+            return scribe.outcome("duplicate", [twin], "same_meaning", corroborates=_corroborates(new))
+        rest = [i for i in replaced if i is not twin]
+        return scribe.outcome("supersede" if rest else "refine", [*rest, twin], "confirms")
+
+    doubted = [i for i in items if i.pair.probabilities["pending"] >= settings.pending_at and is_weak(new, i.old)]
+    if new.status == "pending" or doubted:
+        doubted.sort(key=lambda item: (-item.pair.probabilities["pending"], item.old.id))
+        return scribe.outcome("pending", doubted, "pending") if doubted else scribe.beside(items)
+    older = [i for i in items if i.order == "older" and i.probability >= settings.supersede_at]
+    if older:
+        return scribe.outcome("add", older, "late", late=True)
+
+    kept, spilled = replaced[: settings.max_superseded], replaced[settings.max_superseded :]
+    fuller = [i for i in items if i.order != "older" and i.pair.probabilities["refine"] >= settings.refine_at]
+    fuller = [i for i in fuller if i not in replaced]
+    doubtful = [i for i in items if i.order != "older" and settings.contest_at <= i.probability < settings.supersede_at]
+    doubtful = [i for i in doubtful if i not in fuller]
+    contests = (
+        *(scribe.contender(item, new, "why_capped") for item in spilled),
+        *(scribe.contender(item, new, item.why) for item in doubtful),
+    )
+    if kept and twin is not None:
+        targets = kept if twin in kept else [*kept, twin]
+        return scribe.outcome("supersede", targets, "returns", contests=contests)
+    if kept:
+        return scribe.outcome("supersede", kept, "supersede", contests=contests)
+    if fuller:
+        return scribe.outcome("refine", fuller[:1], "refine", contests=contests)
+    if contests:
+        return scribe.outcome("contest", doubtful, "contest", contests=contests)
+    return scribe.beside(items)
+
+
+def quote(text: str) -> str:
+    """The text in one line, cut to what a sentence can carry."""
+    line = " ".join(text.split())
+    return line if len(line) <= _QUOTE else line[: _QUOTE - 1] + "…"

@@ -1,0 +1,153 @@
+"""What one statement is about: whose, which of several like things, and how it is put.
+
+The word lists are data, one file a language (`language/*/reconcile.toml`); a text is read with the lists of the
+language it is written in. English words match whole, Chinese ones anywhere.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable
+from functools import cache, lru_cache
+from importlib import resources
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from hindsight_core.lexical import tokens
+from hindsight_core.values import Value, normalised, read_values
+
+Language: TypeAlias = Literal["zh", "en"]
+
+_HAN = re.compile(r"[\u3400-\u4dbf\u4e00-\u9fff]")
+_NAME = re.compile(r"(?<![.!?:;\n]\s)(?<!^)(?<!\w)[A-ZÀ-Þ][\w'’-]*\w")
+_EDGES = re.compile(r"^[\W_]+|[\W_]+$")
+_GAPS = re.compile(r"[\s\W_]+")
+
+
+class Wording(msgspec.Struct, frozen=True):
+    """The word lists of one language, as its data file names them."""
+
+    change: tuple[str, ...]
+    hedge: tuple[str, ...]
+    addition: tuple[str, ...]
+    negation: tuple[str, ...]
+    past: tuple[str, ...]
+    self: tuple[str, ...]
+    kin: dict[str, tuple[str, ...]]
+    place: dict[str, tuple[str, ...]]
+    say: dict[str, str]
+
+
+class Reading(msgspec.Struct, frozen=True):
+    """One statement, read.
+
+    `kin` and `place` are canonical names shared by both languages (`mother`, `production`); `own` is whether it speaks
+    of the user; `names` are capitalised words inside English sentences; `frame` is the text without its values.
+    """
+
+    language: Language
+    text: str
+    values: tuple[Value, ...]
+    frame: str
+    terms: frozenset[str]
+    names: frozenset[str]
+    own: bool
+    kin: frozenset[str]
+    place: frozenset[str]
+    change: tuple[str, ...]
+    hedge: tuple[str, ...]
+    addition: tuple[str, ...]
+    negation: tuple[str, ...]
+    past: tuple[str, ...]
+
+    @property
+    def states(self) -> frozenset[tuple[str, str]]:
+        """Its values without their places: (kind, normal form)."""
+        return frozenset((value.kind, value.norm) for value in self.values)
+
+
+def language_of(text: str) -> Language:
+    """`zh` where at least a fifth of the letters are Han, else `en`."""
+    letters = sum(c.isalpha() for c in text)
+    return "zh" if letters and 5 * len(_HAN.findall(text)) >= letters else "en"
+
+
+@cache
+def wording(language: Language) -> Wording:
+    """The word lists of a language."""
+    file = resources.files("hindsight_core.language") / language / "reconcile.toml"
+    return msgspec.convert(tomllib.loads(file.read_text("utf-8")), Wording)
+
+
+@cache
+def _matcher(language: Language, name: str) -> re.Pattern[str]:
+    return _pattern(language, getattr(wording(language), name))
+
+
+@cache
+def _groups(language: Language, name: str) -> dict[str, re.Pattern[str]]:
+    lists: dict[str, tuple[str, ...]] = getattr(wording(language), name)
+    return {group: _pattern(language, words) for group, words in lists.items()}
+
+
+def _pattern(language: Language, words: Iterable[str]) -> re.Pattern[str]:
+    either = "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True))
+    return re.compile(either if language == "zh" else rf"(?<![\w'-])(?:{either})(?![\w-])")
+
+
+def same_text(a: str, b: str) -> bool:
+    """Whether two texts differ at most in case, width, spacing and punctuation at word edges."""
+    return _bare(a) == _bare(b)
+
+
+def _bare(text: str) -> str:
+    plain = normalised(text)
+    # Signs inside a value (3.5, -4, 12:30) are content; elsewhere punctuation and spaces are not.
+    return _GAPS.sub(lambda m: m.group() if _between_digits(m, plain) else "", _EDGES.sub("", plain)) or plain
+
+
+def _between_digits(match: re.Match[str], text: str) -> bool:
+    before, after = text[match.start() - 1 : match.start()], text[match.end() : match.end() + 1]
+    return after.isdigit() and (before.isdigit() or match.group().endswith("-"))
+
+
+@lru_cache(maxsize=4096)
+def read(text: str) -> Reading:
+    """Read one statement; never raises."""
+    language = language_of(text)
+    plain = normalised(text)
+    values = read_values(plain)
+
+    def found(name: str) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(_matcher(language, name).findall(plain)))
+
+    def groups(name: str) -> frozenset[str]:
+        return frozenset(group for group, pattern in _groups(language, name).items() if pattern.search(plain))
+
+    return Reading(
+        language=language,
+        text=plain,
+        values=values,
+        frame=_without(plain, values),
+        terms=frozenset(tokens(plain)),
+        names=frozenset(m.group().lower() for m in _NAME.finditer(text)) - {"user", "i"},
+        own=bool(_matcher(language, "self").search(plain)),
+        kin=groups("kin"),
+        place=groups("place"),
+        change=found("change"),
+        hedge=found("hedge"),
+        addition=found("addition"),
+        negation=found("negation"),
+        past=found("past"),
+    )
+
+
+def _without(text: str, values: tuple[Value, ...]) -> str:
+    pieces: list[str] = []
+    at = 0
+    for value in values:
+        pieces.append(text[at : value.start])
+        at = value.end
+    return _GAPS.sub(" ", "#".join([*pieces, text[at:]])).strip()
