@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from hindsight_core.errors import FieldError
+from hindsight_core.errors import FieldError, HindsightError
 from hindsight_core.models import AuditEvent, Decision, Hit, Memory, Retrieval, Run
 
 
@@ -22,6 +22,20 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     errors: tuple[FieldError, ...] = ()
     remedy: str = ""
     request_id: str = ""
+
+
+def problem_of(exc: HindsightError, request_id: str = "") -> Problem:
+    """The one mapping from an error to what a caller reads of it."""
+    return Problem(
+        type=f"urn:hindsight:problem:{exc.code}",
+        title=exc.title,
+        status=exc.status,
+        detail=exc.detail,
+        code=exc.code,
+        errors=exc.errors,
+        remedy=exc.remedy,
+        request_id=request_id,
+    )
 
 
 class WriteResponse(msgspec.Struct, frozen=True, kw_only=True):
@@ -196,3 +210,18 @@ class Component(msgspec.Struct, frozen=True, kw_only=True):
 class Readiness(msgspec.Struct, frozen=True, kw_only=True):
     ready: bool
     components: tuple[Component, ...]
+
+
+class ImportProblem(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of an import that was kept out, counted from 1."""
+
+    line: int
+    problem: Problem
+
+
+class ImportReport(msgspec.Struct, frozen=True, kw_only=True):
+    """How many lines were stored, how many were there before, and which were kept out."""
+
+    stored: int
+    existing: int
+    problems: tuple[ImportProblem, ...] = ()

@@ -1,0 +1,76 @@
+"""A caller's scope and filters to the typed conditions of the store."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TypeVar
+
+from hindsight_core.caller import instant, millis
+from hindsight_core.errors import InvalidInput
+from hindsight_core.models import Scalar, Scope, Status
+from hindsight_core.requests import Filters
+from hindsight_core.stores import Where
+
+T = TypeVar("T")
+
+
+def scope_where(scope: Scope, *, everything: bool = False) -> Where:
+    """Whose memories: the namespace's, narrowed by user, session and task, with the private ones of this agent.
+
+    With `everything` (listing, export, forgetting) a call that names no agent also sees private memories: they are
+    the user's own.
+    """
+    return Where(
+        user_id=scope.user_id,
+        session_id=scope.session_id,
+        task_id=scope.task_id,
+        reader="*" if everything and scope.agent_id is None else scope.agent_id,
+    )
+
+
+def where_of(
+    scope: Scope,
+    filters: Filters,
+    *,
+    statuses: tuple[Status, ...] | None = None,
+    alive_at: datetime | None = None,
+    valid_at: datetime | None = None,
+    zone: str | None = None,
+    everything: bool = False,
+) -> Where:
+    """The conditions of a request; `filters.status` goes before `statuses`. Reversed ranges are refused."""
+    start = None if filters.observed_from is None else instant(filters.observed_from, "filters.observed_from", zone)
+    end = None if filters.observed_to is None else instant(filters.observed_to, "filters.observed_to", zone)
+    if start is not None and end is not None and end <= start:
+        raise InvalidInput.of("filters.observed_to", "is not after filters.observed_from")
+    base = scope_where(scope, everything=everything)
+    return Where(
+        user_id=base.user_id,
+        reader=base.reader,
+        session_id=base.session_id,
+        task_id=base.task_id,
+        statuses=_many(filters.status) or statuses,
+        memory_types=_many(filters.memory_type),
+        kinds=_many(filters.kind),
+        sources=_many(filters.source),
+        key=filters.key,
+        ids=filters.ids,
+        tags_all=filters.tags_all,
+        tags_any=filters.tags_any,
+        metadata={key: _scalars(value) for key, value in filters.metadata.items()},
+        observed_from=None if start is None else millis(start),
+        observed_to=None if end is None else millis(end),
+        valid_at=None if valid_at is None else millis(valid_at),
+        alive_at=None if alive_at is None else millis(alive_at),
+    )
+
+
+def _many(value: T | tuple[T, ...] | None) -> tuple[T, ...] | None:
+    """One value or several; none at all is no condition, as agents send empty lists for what they leave open."""
+    if value is None or value == ():
+        return None
+    return value if isinstance(value, tuple) else (value,)  # pyright: ignore[reportUnknownVariableType]
+
+
+def _scalars(value: Scalar | list[Scalar]) -> tuple[Scalar, ...]:
+    return tuple(value) if isinstance(value, list) else (value,)

@@ -1,0 +1,299 @@
+"""Forget, restore, undo: each a run of status changes that can be listed beforehand and taken back afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import datetime
+
+import msgspec
+
+from hindsight_core.caller import Caller, millis
+from hindsight_core.embedding import Embedder
+from hindsight_core.errors import Conflict, InvalidInput, NotFound
+from hindsight_core.filtering import scope_where, where_of
+from hindsight_core.indexing import index_fields, mix
+from hindsight_core.ledger import Ledger, open_ledger
+from hindsight_core.models import AuditEvent, ForgetMode, Memory, Run, Scope, Status
+from hindsight_core.question import read
+from hindsight_core.ranking import Weights, formula
+from hindsight_core.requests import Filters, ForgetRequest, RestoreRequest, UndoRequest
+from hindsight_core.responses import Affected, ForgetResponse, UndoResponse, UpdateResponse
+from hindsight_core.stores import MemoryStore, Query, Record
+from hindsight_core.writing import Passages
+
+PAGE = 500
+EXCERPT = 80
+LIST_AT_MOST = 1000
+QUERY_AT_MOST = 100
+_STATUS_OF: dict[ForgetMode, Status] = {"archive": "archived", "suppress": "suppressed", "retract": "retracted"}
+_RESTORABLE: tuple[Status, ...] = ("archived", "suppressed", "retracted")
+_ATTEMPTS = 8
+
+
+class Forgetter:
+    """Takes memories out of sight, softly or for good, and brings them back where that is possible."""
+
+    def __init__(self, store: MemoryStore, embedder: Embedder | None, weights: Weights) -> None:
+        self._store = store
+        self._embedder = embedder
+        self._weights = weights
+
+    async def forget(self, request: ForgetRequest, caller: Caller) -> ForgetResponse:
+        """Forget what the request selects, page by page under one run id; an empty selection is refused.
+
+        `affected` lists the first 1 000, `count` all. A dry run lists exactly what the run would touch.
+        """
+        _check_selection(request)
+        scope, now = caller.scope(request), caller.clock(request)
+        ledger = open_ledger(f"forget.{request.mode}", scope.namespace, now, caller, request.reason)
+        affected: list[Affected] = []
+        count = 0
+        async for page in self._selected(request, scope, now):
+            touched = await self._forget_page(request, caller, ledger.run, page, scope)
+            count += len(touched)
+            affected.extend(touched[: LIST_AT_MOST - len(affected)])
+        return ForgetResponse(
+            run_id=ledger.run.run_id,
+            dry_run=request.dry_run,
+            affected=tuple(affected),
+            count=count,
+            degraded="No embedder here: words alone were compared."
+            if request.query is not None and self._embedder is None
+            else None,
+        )
+
+    async def restore(self, memory_id: str, request: RestoreRequest, caller: Caller) -> UpdateResponse:
+        """Bring an archived, suppressed or retracted memory back to the status it had; a passed expiry is lifted."""
+        scope, now = caller.scope(request), caller.clock(request)
+        record = await self.find(memory_id, scope)
+        memory = record.memory
+        if memory.status not in _RESTORABLE:
+            raise Conflict(
+                f"{memory_id!r} is {memory.status}, so there is nothing to restore.",
+                remedy="Only archived, suppressed and retracted memories can be restored.",
+            )
+        status: Status = "superseded" if memory.superseded_by and memory.valid_to is not None else "active"
+        events = await self._store.read(scope.namespace, "events", memory_id=memory_id, limit=1000)
+        for event in reversed(events):
+            before = event.before if isinstance(event, AuditEvent) else None
+            if before is not None and before.status not in _RESTORABLE:
+                status = before.status
+                break
+        fields: dict[str, object] = {"status": status, "status_reason": request.reason, "updated_at": now}
+        if memory.expires_at is not None and memory.expires_at <= now:
+            fields["expires_at"] = None
+        ledger = open_ledger("restore", scope.namespace, now, caller, request.reason)
+        after = ledger.change(record, "restored", request.reason, **fields)
+        await self._store.commit(scope.namespace, ledger.changes())
+        return UpdateResponse(memory=after.memory, previous_version=memory.version)
+
+    async def undo(self, run_id: str, request: UndoRequest, caller: Caller) -> UndoResponse:
+        """Take a whole run back: each memory becomes what it was before, unless it changed since (`kept`)."""
+        scope, now = caller.scope(request), caller.clock(request)
+        run = await self.run(scope.namespace, run_id)
+        if run.operation == "forget.erase":
+            raise Conflict("An erasure cannot be undone: nothing of the text is left.")
+        if run.undone_by is not None:
+            raise Conflict(f"{run_id!r} was undone already, by {run.undone_by!r}.")
+        first, last = await self._ends(scope.namespace, run_id)
+        ledger = open_ledger("undo", scope.namespace, now, caller, request.reason)
+        ledger.run = msgspec.structs.replace(ledger.run, undoes=run_id)
+        kept: list[str] = []
+        affected: list[Affected] = []
+        records = {record.memory.id: record for record in await self._store.get(scope.namespace, list(last))}
+        passages = Passages(self._embedder)
+        for memory_id, after in last.items():
+            record = records.get(memory_id)
+            if record is None or after is None or record.memory.version != after.version:
+                kept.append(memory_id)
+                continue
+            before = await self._rebuilt(record, first[memory_id], passages)
+            affected.append(_affected(record.memory, before.memory.status))
+            ledger.replace(record, before, "undone", request.reason or f"Undo of {run_id}.")
+        if affected and not request.dry_run:
+            await self._store.commit(scope.namespace, ledger.changes(undone=run_id))
+        return UndoResponse(
+            run_id=ledger.run.run_id,
+            undoes=run_id,
+            affected=tuple(affected),
+            count=len(affected),
+            kept=tuple(kept),
+            dry_run=request.dry_run,
+        )
+
+    async def find(self, memory_id: str, scope: Scope) -> Record:
+        """The record under this id, if it lies in the scope; `NotFound` otherwise, as if it did not exist."""
+        found = await self._store.get(scope.namespace, [memory_id])
+        if not found or not in_scope(found[0].memory, scope):
+            raise NotFound(f"There is no memory {memory_id!r} in this scope.")
+        return found[0]
+
+    async def run(self, namespace: str, run_id: str) -> Run:
+        found = await self._store.read(namespace, "runs", run_id=run_id, limit=1)
+        if not found or not isinstance(found[0], Run):
+            raise NotFound(f"There is no run {run_id!r} in this namespace.")
+        return found[0]
+
+    async def _selected(self, request: ForgetRequest, scope: Scope, now: datetime) -> AsyncIterator[list[Record]]:
+        if request.query is not None:
+            yield await self._by_query(request, scope, now)
+            return
+        filters = request.filters or Filters()
+        if request.ids is not None:
+            filters = msgspec.structs.replace(filters, ids=request.ids)
+        where = where_of(scope, filters, everything=True)
+        after: str | None = None
+        while page := await self._store.scan(scope.namespace, where, after=after, limit=PAGE):
+            yield page
+            after = page[-1].memory.id
+
+    async def _by_query(self, request: ForgetRequest, scope: Scope, now: datetime) -> list[Record]:
+        assert request.query is not None
+        head = await self._store.head(scope.namespace)
+        question = read(request.query, now, head.speakers)
+        vector, calibration = None, (0.0, 1.0)
+        if self._embedder is not None:
+            vector = (await self._embedder.embed([question.bare], "query"))[0]
+            calibration = (self._embedder.calibration.lo, self._embedder.calibration.hi)
+        where = where_of(
+            scope, request.filters or Filters(), statuses=("active", "pending", "superseded"), everything=True
+        )
+        page = await self._store.rank(
+            scope.namespace,
+            Query(
+                vector=vector,
+                terms=question.terms,
+                formula=formula(calibration=calibration, weights=self._weights, speakers=question.speakers),
+                scope=scope_where(scope, everything=True),
+                where=where,
+                now=millis(now),
+                limit=QUERY_AT_MOST,
+                min_score=request.min_score,
+            ),
+        )
+        return await self._store.get(scope.namespace, [hit.memory.id for hit in page.hits])
+
+    async def _forget_page(
+        self, request: ForgetRequest, caller: Caller, run: Run, page: list[Record], scope: Scope
+    ) -> list[Affected]:
+        for _ in range(_ATTEMPTS):
+            ledger = Ledger(run, caller)
+            expected = (await self._store.head(scope.namespace)).sequence
+            touched: list[Affected] = []
+            for record in page:
+                if (after := _forgotten(record.memory, request.mode)) is None:
+                    continue
+                touched.append(_affected(record.memory, after))
+                if request.mode == "erase":
+                    ledger.erase(record, request.reason)
+                else:
+                    ledger.change(
+                        record,
+                        _STATUS_OF[request.mode],
+                        request.reason,
+                        status=_STATUS_OF[request.mode],
+                        status_reason=request.reason or f"Asked to {request.mode}.",
+                        updated_at=run.at,
+                    )
+            if request.bring_back:
+                touched += await self._bring_back(ledger, page, request, scope)
+            if request.dry_run or not touched:
+                return touched
+            try:
+                await self._store.commit(scope.namespace, ledger.changes(), expected=expected)
+            except Conflict:
+                page = await self._store.get(scope.namespace, [record.memory.id for record in page])
+                continue
+            run = ledger.run
+            return touched
+        raise Conflict("The namespace is being written so often that this run found no turn.", remedy="Try again.")
+
+    async def _bring_back(
+        self, ledger: Ledger, page: list[Record], request: ForgetRequest, scope: Scope
+    ) -> list[Affected]:
+        """What the forgotten ones had replaced holds again, unless something else replaced it meanwhile."""
+        ids = [old for record in page for old in record.memory.supersedes]
+        gone = {record.memory.id for record in page}
+        back: list[Affected] = []
+        for record in await self._store.get(scope.namespace, list(dict.fromkeys(ids))):
+            memory = record.memory
+            if memory.status == "superseded" and memory.superseded_by in gone and memory.id not in gone:
+                back.append(_affected(memory, "active"))
+                ledger.change(
+                    record,
+                    "restored",
+                    request.reason or "What had replaced it was forgotten.",
+                    status="active",
+                    status_reason="What had replaced it was forgotten.",
+                    superseded_by=None,
+                    valid_to=None,
+                    updated_at=ledger.run.at,
+                )
+        return back
+
+    async def _ends(self, namespace: str, run_id: str) -> tuple[dict[str, Memory | None], dict[str, Memory | None]]:
+        """What each memory of a run was before its first event and after its last."""
+        first: dict[str, Memory | None] = {}
+        last: dict[str, Memory | None] = {}
+        after: str | None = None
+        while events := await self._store.read(namespace, "events", run_id=run_id, after=after, limit=PAGE):
+            for event in events:
+                assert isinstance(event, AuditEvent)
+                first.setdefault(event.memory_id, event.before)
+                last[event.memory_id] = event.after
+            after = events[-1].id if isinstance(events[-1], AuditEvent) else None
+        return first, last
+
+    async def _rebuilt(self, record: Record, before: Memory | None, passages: Passages) -> Record:
+        """The record of a memory as it was; one that did not exist yet becomes retracted, so that its trail stays."""
+        if before is None:
+            memory = msgspec.structs.replace(record.memory, status="retracted", status_reason="Its writing was undone.")
+            return msgspec.structs.replace(record, memory=memory)
+        return await rebuilt(record, before, passages)
+
+
+async def rebuilt(record: Record, memory: Memory, passages: Passages) -> Record:
+    """The record of a changed memory: index entries anew, and vectors anew only where the embedded text changed."""
+    index = index_fields(memory)
+    if memory.embedded_text == record.memory.embedded_text and memory.context == record.memory.context:
+        return msgspec.structs.replace(record, memory=memory, index=index)
+    bare = (await passages.of([memory.embedded_text]))[0]
+    turns = await passages.of([memory.context]) if memory.context else []
+    memory = msgspec.structs.replace(memory, embedding_model=passages.model)
+    return Record(memory=memory, index=index, bare=bare, mixed=mix(bare, turns))
+
+
+def in_scope(memory: Memory, scope: Scope) -> bool:
+    """Whether a memory lies in a scope; a scope that names no agent sees private ones too (they are the user's)."""
+    if scope.user_id is not None and memory.user_id != scope.user_id:
+        return False
+    if scope.session_id is not None and memory.session_id != scope.session_id:
+        return False
+    if scope.task_id is not None and memory.task_id != scope.task_id:
+        return False
+    return memory.visibility == "shared" or scope.agent_id is None or memory.agent_id == scope.agent_id
+
+
+def _check_selection(request: ForgetRequest) -> None:
+    if request.ids is not None and not request.ids:
+        raise InvalidInput.of("ids", "is empty, so nothing would be forgotten; for everything say `all: true`")
+    if request.query is not None and request.ids is not None:
+        raise InvalidInput.of("query", "give `ids` or `query`, not both")
+    narrow = request.filters is not None and request.filters != Filters()
+    if request.all and (request.ids is not None or request.query is not None or narrow):
+        raise InvalidInput.of("all", "goes alone: it means everything in the scope")
+    if not request.all and request.ids is None and request.query is None and not narrow:
+        raise InvalidInput.of("ids", "select something with `ids`, `filters` or `query`, or say `all: true`")
+
+
+def _forgotten(memory: Memory, mode: ForgetMode) -> str | None:
+    """The status after; None where the mode changes nothing."""
+    if mode == "erase":
+        return "erased"
+    status = _STATUS_OF[mode]
+    return None if memory.status == status else status
+
+
+def _affected(memory: Memory, after: str) -> Affected:
+    excerpt = memory.content if len(memory.content) <= EXCERPT else memory.content[: EXCERPT - 1] + "…"
+    return Affected(id=memory.id, excerpt=excerpt, before=memory.status, after=after)

@@ -1,0 +1,47 @@
+"""Refuses text that no store could give back as it came: NUL bytes, lone surrogates, and nothing but white space."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from hindsight_core.errors import FieldError, InvalidInput
+
+_NOT_BLANK = frozenset({"content", "query", "text", "key", "user_id", "agent_id", "session_id", "task_id", "intent"})
+
+
+def check_legible(request: msgspec.Struct) -> None:
+    """Raise `InvalidInput` naming every field of the request, however deep, whose text cannot be kept."""
+    faults = tuple(_faults(request, ""))
+    if faults:
+        raise InvalidInput("; ".join(f"{fault.field}: {fault.message}" for fault in faults[:3]), errors=faults)
+
+
+def _faults(value: object, path: str) -> Iterator[FieldError]:
+    if isinstance(value, str):
+        if "\x00" in value:
+            yield FieldError(path, "contains a NUL character")
+        elif _has_surrogate(value):
+            yield FieldError(path, "contains half of a surrogate pair, which is no character")
+        elif path.rpartition(".")[2] in _NOT_BLANK and value and value.isspace():
+            yield FieldError(path, "is only white space")
+    elif isinstance(value, msgspec.Struct):
+        names = zip(value.__struct_fields__, value.__struct_encode_fields__, strict=True)
+        for name, encoded in names:
+            yield from _faults(getattr(value, name), f"{path}.{encoded}" if path else encoded)
+    elif isinstance(value, dict):
+        for key, item in value.items():  # pyright: ignore[reportUnknownVariableType]
+            yield from _faults(key, f"{path}[key]")
+            yield from _faults(item, f"{path}.{key}")
+    elif isinstance(value, tuple | list):
+        for i, item in enumerate(value):  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+            yield from _faults(item, f"{path}[{i}]")
+
+
+def _has_surrogate(text: str) -> bool:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return True
+    return False

@@ -1,0 +1,76 @@
+"""What a question says about itself: whose words it is about, when, and whether it asks how things were."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+
+import msgspec
+
+from hindsight_core.indexing import days_between
+from hindsight_core.lexical import tokens
+from hindsight_core.past import is_past_question
+from hindsight_core.responses import TimeWindow
+from hindsight_core.temporal import event_days, find_range
+
+
+class Question(msgspec.Struct, frozen=True, kw_only=True):
+    """A question, read.
+
+    `bare` is its text without the speakers' names (what is embedded: a name in it would pull every turn of that
+    speaker near), `terms` its tokens without repeats, `speakers` and `days` in the form of `IndexFields`.
+    """
+
+    text: str
+    bare: str
+    terms: tuple[str, ...]
+    speakers: tuple[str, ...]
+    days: tuple[str, ...]
+    window: TimeWindow | None
+    past: bool
+
+
+def read(text: str, now: datetime, speakers: frozenset[str]) -> Question:
+    """Read a question at `now` (in the caller's zone), where `speakers` are those of the namespace, case-folded.
+
+    Pure and total: a text that says nothing about itself is read as one without speakers, days or window. A time in
+    the question is a preference, not a filter: people remember days wrongly.
+    """
+    folded = text.casefold()
+    named = tuple(sorted(name for name in speakers if _mentions(folded, name)))
+    found = find_range(text, now)
+    days = set(event_days(text, now))
+    past = is_past_question(text)
+    window = None
+    if found is not None:
+        window = TimeWindow(start=found.start, end=found.end, text=found.text, use="prefer")
+        if found.start is not None and found.end is not None:
+            days.update(days_between(found.start, found.end))
+            past = past or found.end <= now
+    return Question(
+        text=text,
+        bare=_without(text, named) if named else text,
+        terms=tuple(dict.fromkeys(tokens(text))),
+        speakers=named,
+        days=tuple(sorted(days)),
+        window=window,
+        past=past,
+    )
+
+
+def _mentions(folded: str, name: str) -> bool:
+    """Whether a name stands in a case-folded text; a Latin one as a word of its own."""
+    if not name:
+        return False
+    if name.isascii():
+        return re.search(rf"(?<!\w){re.escape(name)}(?!\w)", folded) is not None
+    return name in folded
+
+
+def _without(text: str, names: tuple[str, ...]) -> str:
+    bare = text
+    for name in names:
+        pattern = re.escape(name).replace(r"\ ", r"\s+")
+        bare = re.sub(rf"{pattern}(?:['’]s)?", " ", bare, flags=re.IGNORECASE)
+    bare = " ".join(bare.split())
+    return bare if tokens(bare) else text

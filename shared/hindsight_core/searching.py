@@ -1,0 +1,230 @@
+"""Search: read the question, rank in the store, mark what may not hold any more, explain, log."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from datetime import datetime
+
+import msgspec
+
+from hindsight_core.caller import Caller, instant, millis, time_zone
+from hindsight_core.context import render
+from hindsight_core.embedding import Embedder
+from hindsight_core.errors import InvalidInput, ProviderUnavailable
+from hindsight_core.explaining import explain
+from hindsight_core.filtering import scope_where, where_of
+from hindsight_core.journal import Journal
+from hindsight_core.models import Contest, Hit, Mark, Memory, Retrieval, Status
+from hindsight_core.question import Question, read
+from hindsight_core.ranking import INTENTS, Weights, formula
+from hindsight_core.recall import recall_needed
+from hindsight_core.requests import SearchRequest
+from hindsight_core.responses import ContextBlock, Counts, QueryReading, Recall, SearchResponse
+from hindsight_core.stores import Access, MemoryStore, Query, Ranked, RankedPage, Vector, Where
+
+ALWAYS = Recall(needed=True, why="Asked to search always.")
+_LEXICAL_ONLY = (0.0, 1.0)
+
+
+class Searcher:
+    """Searches one store with one embedder; without one it searches by words alone and says so."""
+
+    def __init__(self, store: MemoryStore, embedder: Embedder | None, weights: Weights, journal: Journal) -> None:
+        self._store = store
+        self._embedder = embedder
+        self._weights = weights
+        self._journal = journal
+
+    async def search(self, request: SearchRequest, caller: Caller) -> SearchResponse:
+        """The best memories for a question; a caller's search: it is logged and counted."""
+        started = time.perf_counter()
+        scope = caller.scope(request)
+        now = caller.clock(request)
+        recall = ALWAYS
+        if request.mode == "auto":
+            recall = recall_needed(request.query)
+        response = await self._answer(request, caller, now, recall)
+        took = round((time.perf_counter() - started) * 1000, 3)
+        response = msgspec.structs.replace(response, took_ms=took)
+        self._journal.record(
+            scope.namespace,
+            Retrieval(
+                id=response.retrieval_id,
+                namespace=scope.namespace,
+                at=now,
+                query=request.query,
+                request=msgspec.to_builtins(request),
+                hits=tuple((hit.memory.id, hit.score, hit.parts) for hit in response.hits),
+                took_ms=took,
+                degraded=response.degraded,
+            ),
+            [Access(memory_id=hit.memory.id, at=millis(now)) for hit in response.hits],
+        )
+        return response
+
+    async def _answer(self, request: SearchRequest, caller: Caller, now: datetime, recall: Recall) -> SearchResponse:
+        scope = caller.scope(request)
+        intent = _intent(request.intent)
+        as_of = None if request.as_of is None else instant(request.as_of, "as_of", request.timezone)
+        head = await self._store.head(scope.namespace)
+        local = (as_of or now).astimezone(time_zone(request.timezone))
+        question = read(request.query, local, head.speakers)
+        reading = QueryReading(
+            time_range=question.window,
+            past=question.past,
+            intent=intent,
+            profile=request.profile,
+            recall=recall,
+            speakers=question.speakers,
+        )
+        retrieval_id = caller.new_id(now)
+        if not recall.needed:
+            nothing = Counts(eligible=0, below_min_score=0, filtered=0)
+            return SearchResponse(
+                hits=(), query=reading, counts=nothing, retrieval_id=retrieval_id, took_ms=0.0, context=None
+            )
+        vector, calibration, degraded = await self._embed(question)
+        query = Query(
+            vector=vector,
+            terms=question.terms,
+            formula=formula(
+                calibration=calibration,
+                weights=self._weights,
+                profile=request.profile,
+                intent=intent,
+                speakers=question.speakers,
+                days=question.days,
+            ),
+            scope=scope_where(scope),
+            where=where_of(
+                scope,
+                request.filters,
+                statuses=_statuses(request, question),
+                alive_at=now,
+                valid_at=as_of,
+                zone=request.timezone,
+            ),
+            now=millis(as_of or now),
+            limit=request.top_k,
+            min_score=request.min_score,
+        )
+        page = await self._store.rank(scope.namespace, query)
+        ranked = list(page.hits)
+        if request.filters.status is None and as_of is None:
+            ranked = await self._with_pending(scope.namespace, query, ranked)
+        hits = await self._mark(scope.namespace, ranked, past=question.past or as_of is not None)
+        if request.explain:
+            hits = [
+                msgspec.structs.replace(hit, explain=explain(hit, question, query.formula, query.now)) for hit in hits
+            ]
+        counts = await self._counts(scope.namespace, query, page, detailed=request.explain)
+        context = None
+        if request.token_budget is not None:
+            context = render(hits, request.token_budget, recall)
+        return SearchResponse(
+            hits=tuple(hits),
+            query=reading,
+            counts=counts,
+            retrieval_id=retrieval_id,
+            took_ms=0.0,
+            degraded=degraded,
+            context=context,
+        )
+
+    async def _embed(self, question: Question) -> tuple[Vector | None, tuple[float, float], str | None]:
+        if self._embedder is None:
+            return None, _LEXICAL_ONLY, "No embedder here: words alone were compared."
+        calibration = (self._embedder.calibration.lo, self._embedder.calibration.hi)
+        try:
+            vectors = await self._embedder.embed([question.bare], "query")
+        except ProviderUnavailable as exc:
+            return None, calibration, f"The embedder is down, words alone were compared: {exc.detail}"
+        return vectors[0], calibration, None
+
+    async def _with_pending(self, namespace: str, query: Query, ranked: list[Ranked]) -> list[Ranked]:
+        """Pending memories appear, marked, where nothing that holds answers better than they do."""
+        best = max((hit.parts.relevance for hit in ranked), default=0.0)
+        if best >= 1.0:
+            return ranked
+        where = msgspec.structs.replace(query.where, statuses=("pending",))
+        pending = await self._store.rank(namespace, msgspec.structs.replace(query, where=where))
+        better = [hit for hit in pending.hits if hit.parts.relevance > best]
+        return sorted([*ranked, *better], key=lambda hit: -hit.score)[: query.limit] if better else ranked
+
+    async def _mark(self, namespace: str, ranked: list[Ranked], *, past: bool) -> list[Hit]:
+        """Say of each hit whether it still holds; a contested one never stands above what contests it."""
+        doubted = {link.id for hit in ranked for link in hit.memory.contested_by}
+        challengers: dict[str, Memory] = {}
+        if doubted:
+            found = await self._store.get(namespace, sorted(doubted))
+            challengers = {record.memory.id: record.memory for record in found if record.memory.status == "active"}
+        scores = {hit.memory.id: hit.score for hit in ranked}
+        hits: list[Hit] = []
+        for hit in ranked:
+            link = _strongest(hit.memory.contested_by, challengers)
+            mark: Mark | None = None
+            newer: str | None = None
+            note: str | None = None
+            score = hit.score
+            if hit.memory.status == "superseded":
+                mark, newer = "superseded", hit.memory.superseded_by
+                note = "No longer holds." if past else "Was replaced."
+            elif hit.memory.status == "pending":
+                mark, note = "pending", "Unconfirmed."
+            elif link is not None:
+                mark, newer = "contested", link.id
+                note = f"May be outdated; newer: {challengers[link.id].content}"
+                score = min(score, scores.get(link.id, score))
+            hits.append(Hit(memory=hit.memory, score=score, parts=hit.parts, marked=mark, newer=newer, note=note))
+        return sorted(hits, key=lambda hit: (-hit.score, hit.marked is not None))
+
+    async def _counts(self, namespace: str, query: Query, page: RankedPage, *, detailed: bool) -> Counts:
+        by: dict[str, int] = {}
+        if detailed and page.in_scope > page.eligible:
+            for name, loosened in _loosened(query).items():
+                probe = msgspec.structs.replace(query, where=loosened, limit=1)
+                more = (await self._store.rank(namespace, probe)).eligible - page.eligible
+                if more:
+                    by[name] = more
+        return Counts(
+            eligible=page.eligible,
+            below_min_score=page.below,
+            filtered=page.in_scope - page.eligible,
+            filtered_by=by,
+        )
+
+
+def context_of(response: SearchResponse) -> ContextBlock:
+    """The block of a search that asked for one; an empty one where recall was not needed."""
+    return response.context or ContextBlock(text="", tokens=0, memory_ids=(), recall=response.query.recall)
+
+
+def _intent(intent: str | None) -> str | None:
+    if intent is None:
+        return None
+    name = "_".join(intent.casefold().replace("-", " ").replace("_", " ").split())
+    if name not in INTENTS:
+        raise InvalidInput.of("intent", f"{intent!r} is not known; one of: {', '.join(sorted(INTENTS))}")
+    return name
+
+
+def _statuses(request: SearchRequest, question: Question) -> tuple[Status, ...]:
+    if request.as_of is not None or question.past:
+        return ("active", "superseded")
+    return ("active",)
+
+
+def _strongest(links: tuple[Contest, ...], challengers: Mapping[str, Memory]) -> Contest | None:
+    return max((link for link in links if link.id in challengers), key=lambda link: link.probability, default=None)
+
+
+def _loosened(query: Query) -> dict[str, Where]:
+    """The conditions with one of them taken away each: what that one alone kept out."""
+    where, scope = query.where, query.scope
+    found: dict[str, Where] = {}
+    for name in where.__struct_fields__:
+        free = getattr(scope, name)
+        if getattr(where, name) != free:
+            found[name] = msgspec.structs.replace(where, **{name: free})
+    return found

@@ -1,0 +1,372 @@
+"""The one service behind HTTP, MCP, the command line and the scheduler: every operation, in the order of its steps."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+
+import msgspec
+
+from hindsight_core import cursors
+from hindsight_core.caller import Caller, instant, millis
+from hindsight_core.config import Settings
+from hindsight_core.decoding import decode
+from hindsight_core.drafting import candidates
+from hindsight_core.embedding import Embedder, open_embedder
+from hindsight_core.errors import ConfigurationError, HindsightError, InvalidInput, NotFound, ProviderUnavailable
+from hindsight_core.filtering import where_of
+from hindsight_core.forgetting import Forgetter
+from hindsight_core.gate import GateSettings
+from hindsight_core.journal import Journal
+from hindsight_core.legibility import check_legible
+from hindsight_core.models import AuditEvent, Memory, Retrieval, Run, Status
+from hindsight_core.ranking import Weights
+from hindsight_core.reconciliation import ReconcileSettings
+from hindsight_core.requests import (
+    BATCH_LIMIT,
+    ContextRequest,
+    ForgetRequest,
+    ListRequest,
+    PageRequest,
+    Request,
+    ResolveRequest,
+    RestoreRequest,
+    SearchRequest,
+    UndoRequest,
+    UpdateRequest,
+    WriteRequest,
+)
+from hindsight_core.responses import (
+    BatchItem,
+    BatchResponse,
+    Component,
+    ContextBlock,
+    EventPage,
+    ForgetResponse,
+    History,
+    ImportReport,
+    MemoryPage,
+    Readiness,
+    ResolveResponse,
+    RetrievalPage,
+    RunPage,
+    RunReport,
+    SearchResponse,
+    Stats,
+    UndoResponse,
+    UpdateResponse,
+    WriteResponse,
+    problem_of,
+)
+from hindsight_core.searching import Searcher, context_of
+from hindsight_core.stores import Log, MemoryStore, open_store
+from hindsight_core.transfer import Transfer
+from hindsight_core.updating import Updater
+from hindsight_core.writing import Passages, Writer
+
+_LIVE: tuple[Status, ...] = ("active", "pending")
+_HELD: tuple[Status, ...] = ("active", "superseded")
+_ALL_EVENTS = 10_000
+
+
+class MemoryService:
+    """Every operation on memories. Methods raise the errors of `hindsight_core.errors` and nothing else.
+
+    One instance serves any number of concurrent calls on one event loop.
+    """
+
+    def __init__(self, store: MemoryStore, embedder: Embedder | None, settings: Settings) -> None:
+        self._store = store
+        self._embedder = embedder
+        self._settings = settings
+        weights = _weights(settings)
+        self._journal = Journal(store, retrievals=settings.retrieval_log)
+        self._writer = Writer(store, embedder, _gate(settings), ReconcileSettings())
+        self._searcher = Searcher(store, embedder, weights, self._journal)
+        self._forgetter = Forgetter(store, embedder, weights)
+        self._updater = Updater(store, embedder, self._forgetter)
+        self._transfer = Transfer(store, embedder)
+
+    async def start(self) -> None:
+        """Prepare the store; raises `ConfigurationError` when its vectors are of another model or calibration."""
+        await self._store.prepare(None if self._embedder is None else self._embedder.identity.name)
+
+    async def aclose(self) -> None:
+        """Write what the journal holds and release store and embedder."""
+        await self._journal.aclose()
+        await self._store.aclose()
+        if self._embedder is not None:
+            await self._embedder.aclose()
+
+    async def ready(self) -> Readiness:
+        """Whether the store and the embedder answer; without the embedder searches go on by words alone."""
+        components = [await self._store.check()]
+        if self._embedder is not None:
+            try:
+                await self._embedder.embed(["ready?"], "query")
+            except ProviderUnavailable as exc:
+                components.append(Component(name="embedder", status="degraded", detail=exc.detail, remedy=exc.remedy))
+            else:
+                components.append(Component(name="embedder", status="ok", detail=self._embedder.identity.name))
+        return Readiness(
+            ready=all(component.status != "down" for component in components), components=tuple(components)
+        )
+
+    # write
+
+    async def write(self, request: WriteRequest, caller: Caller) -> WriteResponse:
+        """Decide what of the request is kept and store it durably; see `hindsight_core.writing`."""
+        check_legible(request)
+        return await self._writer.write(request, caller)
+
+    async def write_batch(self, items: Sequence[msgspec.Raw], caller: Caller) -> BatchResponse:
+        """Up to 500 writes, each stored or refused by itself; their texts are embedded together."""
+        if not items:
+            raise InvalidInput.of("items", "is empty")
+        if len(items) > BATCH_LIMIT:
+            raise InvalidInput.of("items", f"at most {BATCH_LIMIT} in one batch")
+        read: list[WriteRequest | HindsightError] = []
+        for item in items:
+            try:
+                request = decode(item, WriteRequest)
+                check_legible(request)
+                read.append(request)
+            except HindsightError as exc:
+                read.append(exc)
+        passages = Passages(self._embedder)
+        await self._embed_ahead([request for request in read if isinstance(request, WriteRequest)], passages)
+        results: list[BatchItem] = []
+        for index, request in enumerate(read):
+            try:
+                if isinstance(request, HindsightError):
+                    raise request
+                answer = await self._writer.write(request, caller, passages)
+            except HindsightError as exc:
+                problem = problem_of(exc, caller.request_id)
+                results.append(BatchItem(index=index, status=exc.status, problem=problem))
+            else:
+                status = 201 if answer.stored else 200
+                results.append(BatchItem(index=index, status=status, decisions=answer.results, run_id=answer.run_id))
+        return BatchResponse(results=tuple(results))
+
+    async def _embed_ahead(self, requests: list[WriteRequest], passages: Passages) -> None:
+        texts: list[str] = []
+        for request in requests:
+            if (request.content is None) == (request.messages is None):
+                continue
+            try:
+                texts += [found.text for found in candidates(request) if found.dismissed is None]
+            except HindsightError:
+                continue  # the write itself will name what is wrong
+        try:
+            await passages.of(texts)
+        except ProviderUnavailable:
+            return  # each item answers for itself
+
+    async def import_lines(self, lines: Sequence[bytes], caller: Caller, namespace: str | None = None) -> ImportReport:
+        """Store lines of an export as they are, into `namespace` (or the caller's)."""
+        return await self._transfer.import_lines(lines, caller, namespace)
+
+    # search
+
+    async def search(self, request: SearchRequest, caller: Caller) -> SearchResponse:
+        """The best memories for a question; see `hindsight_core.searching`."""
+        check_legible(request)
+        return await self._searcher.search(request, caller)
+
+    async def context(self, request: ContextRequest, caller: Caller) -> ContextBlock:
+        """A block of text within a token budget, for the question or the last user message."""
+        check_legible(request)
+        question = _question_of(request)
+        shared = {
+            name: getattr(request, name)
+            for name in SearchRequest.__struct_fields__
+            if name in ContextRequest.__struct_fields__ and name != "query"
+        }
+        return context_of(await self._searcher.search(SearchRequest(query=question, **shared), caller))
+
+    async def list_memories(self, request: ListRequest, caller: Caller) -> MemoryPage:
+        """A page of the scope's memories in a stable order; active and pending ones unless a status is asked for."""
+        check_legible(request)
+        scope, now = caller.scope(request), caller.clock(request)
+        as_of = None if request.as_of is None else instant(request.as_of, "as_of")
+        where = where_of(
+            scope,
+            request.filters,
+            statuses=_LIVE if as_of is None else _HELD,
+            alive_at=now if request.filters.status is None else None,
+            valid_at=as_of,
+            everything=True,
+        )
+        after = cursors.decode(request.cursor)
+        found = await self._store.scan(scope.namespace, where, after=after, limit=request.limit + 1)
+        page = [record.memory for record in found[: request.limit]]
+        more = len(found) > request.limit
+        return MemoryPage(memories=tuple(page), cursor=cursors.encode(page[-1].id) if more else None)
+
+    async def get(self, memory_id: str, request: Request, caller: Caller) -> Memory:
+        """One memory of any status; `NotFound` when it does not lie in the scope."""
+        return (await self._forgetter.find(memory_id, caller.scope(request))).memory
+
+    async def history(self, memory_id: str, request: Request, caller: Caller) -> History:
+        """Every event of a memory, oldest first; of an erased one too, without text."""
+        scope = caller.scope(request)
+        found = await self._store.read(scope.namespace, "events", memory_id=memory_id, limit=_ALL_EVENTS)
+        events = tuple(event for event in found if isinstance(event, AuditEvent))
+        if not events or events[-1].action != "erased":
+            await self._forgetter.find(memory_id, scope)
+        return History(memory_id=memory_id, events=events)
+
+    async def events(self, request: PageRequest, caller: Caller) -> EventPage:
+        """A page of the namespace's audit events."""
+        found, cursor = await self._page("events", request, caller)
+        return EventPage(events=tuple(event for event in found if isinstance(event, AuditEvent)), cursor=cursor)
+
+    def export(self, request: ListRequest, caller: Caller) -> AsyncIterator[bytes]:
+        """Every memory of the scope as JSON Lines, of any status."""
+        check_legible(request)
+        return self._transfer.export(request, caller)
+
+    async def stats(self, request: Request, caller: Caller) -> Stats:
+        """How many memories, events and runs the namespace holds."""
+        namespace = caller.scope(request).namespace
+        counts = await self._store.count(namespace)
+        by_status, log = counts.get("status", {}), counts.get("log", {})
+        return Stats(
+            namespace=namespace,
+            memories=sum(by_status.values()),
+            by_status=by_status,
+            by_type=counts.get("memory_type", {}),
+            by_kind=counts.get("kind", {}),
+            events=log.get("events", 0),
+            runs=log.get("runs", 0),
+            embedding_model=None if self._embedder is None else self._embedder.identity.name,
+        )
+
+    async def retrievals(self, request: PageRequest, caller: Caller) -> RetrievalPage:
+        """A page of the retrieval log."""
+        await self._journal.flush()
+        found, cursor = await self._page("retrievals", request, caller)
+        entries = tuple(entry for entry in found if isinstance(entry, Retrieval))
+        return RetrievalPage(retrievals=entries, cursor=cursor)
+
+    async def retrieval(self, retrieval_id: str, request: Request, caller: Caller) -> Retrieval:
+        """One logged search."""
+        await self._journal.flush()
+        found = await self._store.read(caller.scope(request).namespace, "retrievals", ids=[retrieval_id], limit=1)
+        if not found or not isinstance(found[0], Retrieval):
+            raise NotFound(f"There is no retrieval {retrieval_id!r} in this namespace.")
+        return found[0]
+
+    # update
+
+    async def update(self, memory_id: str, request: UpdateRequest, caller: Caller) -> UpdateResponse:
+        """Change a memory by hand; see `hindsight_core.updating`."""
+        check_legible(request)
+        return await self._updater.update(memory_id, request, caller)
+
+    async def resolve(self, memory_id: str, request: ResolveRequest, caller: Caller) -> ResolveResponse:
+        """Settle a contested pair; `memory_id` is the newer one."""
+        check_legible(request)
+        return await self._updater.resolve(memory_id, request, caller)
+
+    # forget
+
+    async def forget(self, request: ForgetRequest, caller: Caller) -> ForgetResponse:
+        """Forget what the request selects; see `hindsight_core.forgetting`."""
+        check_legible(request)
+        if request.mode == "erase" and not request.dry_run:
+            # What this process has logged but not written yet is erased with the rest.
+            await self._journal.flush()
+        return await self._forgetter.forget(request, caller)
+
+    async def restore(self, memory_id: str, request: RestoreRequest, caller: Caller) -> UpdateResponse:
+        """Bring a forgotten memory back."""
+        check_legible(request)
+        return await self._forgetter.restore(memory_id, request, caller)
+
+    async def runs(self, request: PageRequest, caller: Caller) -> RunPage:
+        """A page of the namespace's runs."""
+        found, cursor = await self._page("runs", request, caller)
+        return RunPage(runs=tuple(run for run in found if isinstance(run, Run)), cursor=cursor)
+
+    async def run(self, run_id: str, request: Request, caller: Caller) -> RunReport:
+        """One run with its events."""
+        namespace = caller.scope(request).namespace
+        run = await self._forgetter.run(namespace, run_id)
+        found = await self._store.read(namespace, "events", run_id=run_id, limit=_ALL_EVENTS)
+        return RunReport(run=run, events=tuple(event for event in found if isinstance(event, AuditEvent)))
+
+    async def undo(self, run_id: str, request: UndoRequest, caller: Caller) -> UndoResponse:
+        """Take a whole run back."""
+        check_legible(request)
+        return await self._forgetter.undo(run_id, request, caller)
+
+    async def _page(
+        self, log: Log, request: PageRequest, caller: Caller
+    ) -> tuple[list[AuditEvent] | list[Run] | list[Retrieval], str | None]:
+        since = None if request.since is None else millis(instant(request.since, "since"))
+        found = await self._store.read(
+            caller.scope(request).namespace,
+            log,
+            since=since,
+            after=cursors.decode(request.cursor),
+            limit=request.limit + 1,
+        )
+        if len(found) <= request.limit:
+            return found, None
+        page = found[: request.limit]
+        last = page[-1]
+        return page, cursors.encode(last.run_id if isinstance(last, Run) else last.id)
+
+
+def open_service(settings: Settings, *, embedder: bool = True) -> MemoryService:
+    """The service that the settings describe; nothing is opened before `start` and the first call."""
+    return MemoryService(
+        open_store(settings.store, cache_bytes=settings.cache_mb << 20),
+        open_embedder(
+            settings.embedder,
+            api_key=settings.embedder_key,
+            timeout=settings.embedder_timeout,
+            batch_size=settings.embedder_batch,
+        )
+        if embedder
+        else None,
+        settings,
+    )
+
+
+def _question_of(request: ContextRequest) -> str:
+    if (request.query is None) == (request.messages is None):
+        raise InvalidInput.of("query", "give exactly one of `query` and `messages`")
+    if request.query is not None:
+        return request.query
+    for message in reversed(request.messages or ()):
+        if message.role == "user" and message.text.strip():
+            return message.text[-8000:]
+    raise InvalidInput.of("messages", "hold no message of the user to search for")
+
+
+def _weights(settings: Settings) -> Weights:
+    try:
+        return msgspec.json.decode(settings.ranking, type=Weights)
+    except msgspec.DecodeError as exc:
+        raise ConfigurationError(
+            f"HINDSIGHT_RANKING: {exc}", remedy='Give a JSON object such as {"alpha": 0.4}, or unset it.'
+        ) from exc
+
+
+def _gate(settings: Settings) -> GateSettings:
+    try:
+        parts = tuple(float(part) for part in settings.gate_weights.split(","))
+    except ValueError:
+        parts = ()
+    total = sum(parts)
+    if len(parts) != 4 or min(parts) < 0 or not 0 < total < float("inf"):
+        raise ConfigurationError(
+            f"HINDSIGHT_GATE_WEIGHTS: {settings.gate_weights!r} is not four weights of at least 0.",
+            remedy="Give four numbers, such as 0.3,0.2,0.3,0.2.",
+        )
+    return GateSettings(
+        threshold=settings.threshold,
+        weights=(parts[0] / total, parts[1] / total, parts[2] / total, parts[3] / total),
+    )

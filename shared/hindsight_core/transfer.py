@@ -1,0 +1,119 @@
+"""Export and import of whole memories, as JSON Lines: a header line, then one memory a line."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Literal
+
+import msgspec
+
+from hindsight_core.caller import Caller
+from hindsight_core.decoding import decode
+from hindsight_core.embedding import Embedder
+from hindsight_core.errors import HindsightError, InvalidInput
+from hindsight_core.filtering import where_of
+from hindsight_core.gate import find_secret
+from hindsight_core.indexing import index_fields, mix
+from hindsight_core.ledger import open_ledger
+from hindsight_core.legibility import check_legible
+from hindsight_core.models import Memory
+from hindsight_core.requests import BATCH_LIMIT, ListRequest
+from hindsight_core.responses import ImportProblem, ImportReport, problem_of
+from hindsight_core.stores import MemoryStore, Record
+from hindsight_core.writing import Passages
+
+FORMAT = 1
+PAGE = 500
+
+
+class Header(msgspec.Struct, frozen=True, kw_only=True):
+    """The first line of an export: its format's version and the namespace it came from."""
+
+    hindsight_export: Literal[1]
+    namespace: str
+    exported_at: str = ""
+
+
+class Line(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Every other line."""
+
+    memory: Memory
+
+
+class Transfer:
+    def __init__(self, store: MemoryStore, embedder: Embedder | None) -> None:
+        self._store = store
+        self._embedder = embedder
+
+    async def export(self, request: ListRequest, caller: Caller) -> AsyncIterator[bytes]:
+        """Every memory of the scope, of any status, one JSON line each, after a header line; streamed by pages."""
+        scope = caller.scope(request)
+        where = where_of(scope, request.filters, everything=True)
+        now = caller.clock(request)
+        yield _json(Header(hindsight_export=FORMAT, namespace=scope.namespace, exported_at=now.isoformat()))
+        after: str | None = None
+        while page := await self._store.scan(scope.namespace, where, after=after, limit=PAGE):
+            for record in page:
+                yield _json(Line(memory=record.memory))
+            after = page[-1].memory.id
+
+    async def import_lines(self, lines: Sequence[bytes], caller: Caller, namespace: str | None) -> ImportReport:
+        """Store exported memories as they are, ids kept; ids that exist are left alone.
+
+        A line at fault is reported by its number and kept out; the others are stored. At most 500 lines a call.
+        """
+        if len(lines) > BATCH_LIMIT + 1:
+            raise InvalidInput.of("lines", f"at most {BATCH_LIMIT} a call")
+        target = namespace or caller.namespace
+        read: list[Memory] = []
+        problems: list[ImportProblem] = []
+        for number, line in enumerate(lines, start=1):
+            try:
+                memory = _read(line, target)
+            except HindsightError as exc:
+                problems.append(ImportProblem(line=number, problem=problem_of(exc, caller.request_id)))
+            else:
+                if memory is not None:
+                    read.append(memory)
+        known = {record.memory.id for record in await self._store.get(target, [memory.id for memory in read])}
+        fresh = list({memory.id: memory for memory in read if memory.id not in known}.values())
+        if fresh:
+            ledger = open_ledger("import", target, caller.now, caller)
+            for record in await self._records(fresh):
+                ledger.add(record, "imported", "Imported as it was.")
+            await self._store.commit(target, ledger.changes())
+        return ImportReport(stored=len(fresh), existing=len(read) - len(fresh), problems=tuple(problems))
+
+    async def _records(self, memories: list[Memory]) -> list[Record]:
+        passages = Passages(self._embedder)
+        bare = await passages.of([memory.embedded_text for memory in memories])
+        await passages.of([memory.context for memory in memories if memory.context])
+        records: list[Record] = []
+        for memory, vector in zip(memories, bare, strict=True):
+            turns = await passages.of([memory.context]) if memory.context else []
+            stored = msgspec.structs.replace(memory, version=1, embedding_model=passages.model)
+            records.append(Record(memory=stored, index=index_fields(stored), bare=vector, mixed=mix(vector, turns)))
+        return records
+
+
+def _read(line: bytes, namespace: str) -> Memory | None:
+    """The memory of a line; None for a header or an empty line."""
+    if not line.strip():
+        return None
+    if b'"hindsight_export"' in line[:64]:
+        decode(line, Header)
+        return None
+    memory = decode(line, Line).memory
+    check_legible(memory)
+    for name in memory.__struct_fields__:
+        if name.endswith("_at") or name in {"valid_from", "valid_to"}:
+            value = getattr(memory, name)
+            if value is not None and value.tzinfo is None:
+                raise InvalidInput.of(f"memory.{name}", "has no offset")
+    if (secret := find_secret(memory.content)) is not None:
+        raise InvalidInput.of("memory.content", f"contains a secret ({secret}); secrets are never stored")
+    return msgspec.structs.replace(memory, namespace=namespace)
+
+
+def _json(value: msgspec.Struct) -> bytes:
+    return msgspec.json.encode(value) + b"\n"

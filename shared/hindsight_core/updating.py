@@ -1,0 +1,143 @@
+"""Change a memory by hand, and settle what a write left in doubt."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import msgspec
+from msgspec import UNSET
+
+from hindsight_core.caller import Caller, instant
+from hindsight_core.drafting import check_labels
+from hindsight_core.durations import duration
+from hindsight_core.embedding import Embedder
+from hindsight_core.errors import Conflict, InvalidInput
+from hindsight_core.forgetting import Forgetter, rebuilt
+from hindsight_core.gate import find_secret
+from hindsight_core.ledger import Ledger, open_ledger
+from hindsight_core.models import Memory
+from hindsight_core.requests import ResolveRequest, UpdateRequest
+from hindsight_core.responses import ResolveResponse, UpdateResponse
+from hindsight_core.stores import MemoryStore, Record
+from hindsight_core.summary import summarise
+from hindsight_core.writing import Passages
+
+_FIELDS = ("content", "summary", "confidence", "kind", "memory_type", "key", "metadata", "pinned", "visibility")
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+class Updater:
+    """Updates one memory at a time, each change with its reason in the history."""
+
+    def __init__(self, store: MemoryStore, embedder: Embedder | None, forgetter: Forgetter) -> None:
+        self._store = store
+        self._embedder = embedder
+        self._forgetter = forgetter
+
+    async def update(self, memory_id: str, request: UpdateRequest, caller: Caller) -> UpdateResponse:
+        """Change what the request names and keep the rest; re-embeds only when the text changed.
+
+        Raises `Conflict` for a stale `version`, `InvalidInput` for fields that do not go together.
+        """
+        scope, now = caller.scope(request), caller.clock(request)
+        record = await self._forgetter.find(memory_id, scope)
+        memory = record.memory
+        if request.version is not None and request.version != memory.version:
+            raise Conflict(
+                f"{memory_id!r} is at version {memory.version}, not {request.version}.",
+                remedy="Read it again and repeat the change on what it is now.",
+            )
+        changed = _changed(memory, request)
+        if request.ttl is not UNSET:
+            changed["expires_at"] = now + duration(request.ttl, "ttl")
+        elif request.expires_at is not UNSET:
+            changed["expires_at"] = (
+                None if request.expires_at is None else instant(request.expires_at, "expires_at", request.timezone)
+            )
+        if not changed:
+            raise InvalidInput.of("content", "the request names nothing to change")
+        after = msgspec.structs.replace(memory, **changed, updated_at=now)
+        if after.visibility == "private" and after.agent_id is None:
+            raise InvalidInput.of("visibility", "a private memory needs an agent, and this one has none")
+        renewed = await rebuilt(record, after, Passages(self._embedder))
+        ledger = open_ledger("update", scope.namespace, now, caller, request.reason)
+        stored = ledger.replace(record, renewed, "updated", request.reason)
+        await self._store.commit(scope.namespace, ledger.changes())
+        return UpdateResponse(memory=stored.memory, previous_version=memory.version)
+
+    async def resolve(self, memory_id: str, request: ResolveRequest, caller: Caller) -> ResolveResponse:
+        """Settle a contested pair, or a pending memory against what it contradicts: `memory_id` is the newer one."""
+        scope, now = caller.scope(request), caller.clock(request)
+        new = await self._forgetter.find(memory_id, scope)
+        old = await self._forgetter.find(request.other, scope)
+        contested = any(link.id == memory_id for link in old.memory.contested_by)
+        if memory_id == request.other or not (contested or new.memory.status == "pending"):
+            raise Conflict(
+                f"{request.other!r} is not contested by {memory_id!r}.",
+                remedy="Settle only pairs that a write reported under `contests`, or a pending memory.",
+            )
+        ledger = open_ledger("resolve", scope.namespace, now, caller, request.reason)
+        reason = request.reason or f"Settled: {request.decision}."
+        links = tuple(link for link in old.memory.contested_by if link.id != memory_id)
+        self._settle(ledger, new, old, request, reason, links)
+        await self._store.commit(scope.namespace, ledger.changes())
+        return ResolveResponse(memory=ledger.get(new).memory, other=ledger.get(old).memory, run_id=ledger.run.run_id)
+
+    def _settle(
+        self, ledger: Ledger, new: Record, old: Record, request: ResolveRequest, reason: str, links: tuple[object, ...]
+    ) -> None:
+        now = ledger.run.at
+        if request.decision in {"supersede", "refine"}:
+            ledger.change(
+                old,
+                "superseded",
+                reason,
+                status="superseded",
+                status_reason=reason,
+                superseded_by=new.memory.id,
+                contested_by=links,
+                valid_to=max(new.memory.valid_from, old.memory.valid_from + _MILLISECOND),
+                updated_at=now,
+            )
+            ledger.change(
+                new,
+                "resolved",
+                reason,
+                status="active",
+                status_reason=reason,
+                supersedes=tuple(dict.fromkeys((*new.memory.supersedes, old.memory.id))),
+                updated_at=now,
+            )
+            return
+        ledger.change(old, "resolved", reason, contested_by=links, updated_at=now)
+        if request.decision == "coexist":
+            ledger.change(new, "resolved", reason, status="active", status_reason=reason, updated_at=now)
+        else:
+            status = "archived" if request.decision == "duplicate" else "retracted"
+            ledger.change(new, "resolved", reason, status=status, status_reason=reason, updated_at=now)
+
+
+def _changed(memory: Memory, request: UpdateRequest) -> dict[str, object]:
+    changed: dict[str, object] = {}
+    for name in _FIELDS:
+        value = getattr(request, name)
+        if value is not UNSET:
+            changed[name] = value
+    if request.tags is not UNSET:
+        changed["tags"] = tuple(dict.fromkeys(request.tags))
+    check_labels(
+        memory.tags if request.tags is UNSET else request.tags,
+        {} if request.metadata is UNSET else request.metadata,
+    )
+    if request.memory_type == "working":
+        raise InvalidInput.of("memory_type", "a stored memory cannot become working memory")
+    if request.content is not UNSET:
+        if (secret := find_secret(request.content)) is not None:
+            raise InvalidInput.of("content", f"contains a secret ({secret}); secrets are never stored")
+        if request.summary is UNSET:
+            changed["summary"] = summarise(request.content)
+    if changed.get("kind", memory.kind) == "speculation":
+        confidence = changed.get("confidence", memory.confidence)
+        if isinstance(confidence, float) and confidence > 0.5:
+            changed["confidence"] = 0.5
+    return changed
