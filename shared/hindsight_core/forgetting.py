@@ -14,12 +14,12 @@ from hindsight_core.filtering import scope_where, where_of
 from hindsight_core.indexing import index_fields, mix
 from hindsight_core.ledger import Ledger, open_ledger
 from hindsight_core.models import AuditEvent, ForgetMode, Memory, Run, Scope, Status
+from hindsight_core.passages import Passages
 from hindsight_core.question import read
 from hindsight_core.ranking import Weights, formula
 from hindsight_core.requests import Filters, ForgetRequest, RestoreRequest, UndoRequest
 from hindsight_core.responses import Affected, ForgetResponse, UndoResponse, UpdateResponse
 from hindsight_core.stores import MemoryStore, Query, Record
-from hindsight_core.writing import Passages
 
 PAGE = 500
 EXCERPT = 80

@@ -19,6 +19,7 @@ from hindsight_core.gate import GateSettings
 from hindsight_core.journal import Journal
 from hindsight_core.legibility import check_legible
 from hindsight_core.models import AuditEvent, Memory, Retrieval, Run, Status
+from hindsight_core.passages import Passages
 from hindsight_core.ranking import Weights
 from hindsight_core.reconciliation import ReconcileSettings
 from hindsight_core.requests import (
@@ -61,7 +62,7 @@ from hindsight_core.searching import Searcher, context_of
 from hindsight_core.stores import Log, MemoryStore, open_store
 from hindsight_core.transfer import Transfer
 from hindsight_core.updating import Updater
-from hindsight_core.writing import Passages, Writer
+from hindsight_core.writing import Writer
 
 _LIVE: tuple[Status, ...] = ("active", "pending")
 _HELD: tuple[Status, ...] = ("active", "superseded")

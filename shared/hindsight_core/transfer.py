@@ -17,10 +17,10 @@ from hindsight_core.indexing import index_fields, mix
 from hindsight_core.ledger import open_ledger
 from hindsight_core.legibility import check_legible
 from hindsight_core.models import Memory
+from hindsight_core.passages import Passages
 from hindsight_core.requests import BATCH_LIMIT, ListRequest
 from hindsight_core.responses import ImportProblem, ImportReport, problem_of
 from hindsight_core.stores import MemoryStore, Record
-from hindsight_core.writing import Passages
 
 FORMAT = 1
 PAGE = 500

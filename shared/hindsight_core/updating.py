@@ -16,11 +16,11 @@ from hindsight_core.forgetting import Forgetter, rebuilt
 from hindsight_core.gate import find_secret
 from hindsight_core.ledger import Ledger, open_ledger
 from hindsight_core.models import Memory
+from hindsight_core.passages import Passages
 from hindsight_core.requests import ResolveRequest, UpdateRequest
 from hindsight_core.responses import ResolveResponse, UpdateResponse
 from hindsight_core.stores import MemoryStore, Record
 from hindsight_core.summary import summarise
-from hindsight_core.writing import Passages
 
 _FIELDS = ("content", "summary", "confidence", "kind", "memory_type", "key", "metadata", "pinned", "visibility")
 _MILLISECOND = timedelta(milliseconds=1)

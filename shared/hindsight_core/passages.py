@@ -1,0 +1,33 @@
+"""Texts to vectors, each text once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hindsight_core.embedding import Embedder
+from hindsight_core.errors import ProviderUnavailable
+from hindsight_core.stores import Vector
+
+
+class Passages:
+    """Vectors of texts, each text embedded once however often it is asked for."""
+
+    def __init__(self, embedder: Embedder | None) -> None:
+        self._embedder = embedder
+        self._known: dict[str, Vector] = {}
+
+    @property
+    def model(self) -> str | None:
+        return None if self._embedder is None else self._embedder.identity.name
+
+    async def of(self, texts: Sequence[str]) -> list[Vector]:
+        """One calibrated unit vector a text; raises `ProviderUnavailable` when the embedder is down."""
+        missing = [text for text in dict.fromkeys(texts) if text not in self._known]
+        if missing:
+            if self._embedder is None:
+                raise ProviderUnavailable(
+                    "This function has no embedder, and a text is to be embedded.",
+                    remedy="Send the call to a function that has one, such as the gateway.",
+                )
+            self._known.update(zip(missing, await self._embedder.embed(missing, "passage"), strict=True))
+        return [self._known[text] for text in texts]
