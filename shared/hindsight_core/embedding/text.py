@@ -1,0 +1,52 @@
+"""Texts as a model can take them: clean, on one line, and no longer than it reads."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+MAX_TOKENS = 512
+"""What the models of this size read at once."""
+
+# Measured with multilingual-e5's tokeniser: nine of ten Chinese texts have at least 1.35 characters a token, nine of
+# ten English ones at least 3.3. Both are rounded towards too many tokens, so that hardly any text is cut late.
+_WIDE = 0.75
+_NARROW = 0.3
+
+_UNREADABLE = re.compile("[\x00\ud800-\udfff]")
+
+
+def clean(text: str) -> str:
+    """The text without NUL and lone surrogates, white space collapsed, cut at about `MAX_TOKENS` tokens."""
+    text = " ".join(_UNREADABLE.sub("", text).split())
+    if len(text) * _WIDE <= MAX_TOKENS:
+        return text
+    budget = float(MAX_TOKENS)
+    for index, char in enumerate(text):
+        budget -= _NARROW if char.isascii() else _WIDE
+        if budget < 0:
+            return text[:index].rstrip()
+    return text
+
+
+def tokens(text: str) -> float:
+    """An estimate of the text's tokens, on the high side."""
+    narrow = sum(map(str.isascii, text))
+    return narrow * _NARROW + (len(text) - narrow) * _WIDE
+
+
+def slices(texts: Sequence[str], *, most: int, most_tokens: float) -> list[list[str]]:
+    """The texts in order, in parts of at most `most` texts and about `most_tokens` tokens, none of them empty."""
+    parts: list[list[str]] = []
+    size = 0.0
+    for text in texts:
+        cost = tokens(text)
+        if not parts or len(parts[-1]) >= most or size + cost > most_tokens:
+            parts.append([])
+            size = 0.0
+        parts[-1].append(text)
+        size += cost
+    return parts
