@@ -1,0 +1,141 @@
+"""Everything that is read from the embedded store's file without an index in memory."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from hindsight_core.models import AuditEvent, Retrieval, Run
+from hindsight_core.stores import Head, Log, Receipt, Record, Where
+from hindsight_core.stores.changes import decode_event, decode_retrieval, decode_run
+from hindsight_core.stores.conditions import sql
+from hindsight_core.stores.rows import unpack
+
+_CHUNK = 500
+_RECORD = (
+    "SELECT b.memory, b.fields, a.count, a.at, v.bare, v.mixed, m.id FROM memories m JOIN bodies b ON b.row = m.row"
+    " JOIN terms t ON t.row = m.row LEFT JOIN vectors v ON v.row = m.row LEFT JOIN access a ON a.row = m.row"
+    " WHERE m.namespace = ?"
+)
+_DECODE: dict[Log, Callable[[bytes], Any]] = {
+    "events": decode_event,
+    "runs": decode_run,
+    "retrievals": decode_retrieval,
+}
+
+_NAMING = {
+    "runs": "SELECT run_id FROM events WHERE namespace = ? AND memory_id = ?",
+    "retrievals": "SELECT retrieval FROM retrieved WHERE namespace = ? AND memory_id = ?",
+}
+
+
+def _number(connection: sqlite3.Connection, namespace: str) -> int | None:
+    found = connection.execute("SELECT number FROM namespaces WHERE name = ?", (namespace,)).fetchone()
+    return None if found is None else found[0]
+
+
+def head(connection: sqlite3.Connection, namespace: str) -> Head:
+    found = connection.execute(
+        "SELECT number, sequence, memories FROM namespaces WHERE name = ?", (namespace,)
+    ).fetchone()
+    if found is None:
+        return Head(sequence=0, memories=0)
+    number, sequence, memories = found
+    speakers = connection.execute("SELECT speaker FROM speakers WHERE namespace = ?", (number,))
+    return Head(sequence=sequence, memories=memories, speakers=frozenset(name for (name,) in speakers))
+
+
+def get(connection: sqlite3.Connection, namespace: str, ids: Sequence[str]) -> list[Record]:
+    number = _number(connection, namespace)
+    found: dict[str, Record] = {}
+    wanted = list(dict.fromkeys(ids))
+    for start in range(0, len(wanted), _CHUNK):
+        some = wanted[start : start + _CHUNK]
+        marks = ",".join("?" * len(some))
+        for *row, memory_id in connection.execute(f"{_RECORD} AND m.id IN ({marks})", (number, *some)):
+            found[memory_id] = unpack(tuple(row))
+    return [found[memory_id] for memory_id in ids if memory_id in found]
+
+
+def scan(connection: sqlite3.Connection, namespace: str, where: Where, after: str | None, limit: int) -> list[Record]:
+    conditions, params = sql(where)
+    if after is not None:
+        conditions, params = f"{conditions} AND m.id > ?", [*params, after]
+    rows = connection.execute(
+        f"{_RECORD}{conditions} ORDER BY m.id LIMIT ?", (_number(connection, namespace), *params, limit)
+    )
+    return [unpack(tuple(row[:-1])) for row in rows]
+
+
+def read(
+    connection: sqlite3.Connection,
+    namespace: str,
+    log: Log,
+    *,
+    ids: Sequence[str] | None,
+    memory_id: str | None,
+    run_id: str | None,
+    since: int | None,
+    after: str | None,
+    limit: int,
+) -> list[AuditEvent] | list[Run] | list[Retrieval]:
+    text = f"SELECT l.body FROM {log} l WHERE l.namespace = ?"  # noqa: S608 - one of three names
+    params: list[object] = [_number(connection, namespace)]
+
+    def add(condition: str, *values: object) -> None:
+        nonlocal text
+        text += f" AND {condition}"
+        params.extend(values)
+
+    if ids is not None:
+        add(f"l.id IN ({','.join('?' * len(ids))})", *ids)
+    if memory_id is not None:
+        match log:
+            case "events":
+                add("l.memory_id = ?", memory_id)
+            case "runs":
+                add(f"l.id IN ({_NAMING['runs']})", params[0], memory_id)
+            case "retrievals":
+                add(
+                    "l.row IN (SELECT retrieval FROM retrieved WHERE namespace = ? AND memory_id = ?)",
+                    params[0],
+                    memory_id,
+                )
+    if run_id is not None:
+        match log:
+            case "events":
+                add("l.run_id = ?", run_id)
+            case "runs":
+                add("l.id = ?", run_id)
+            case "retrievals":
+                add("0")  # a search changes nothing, so it belongs to no run
+    if since is not None:
+        add("l.at >= ?", since)
+    if after is not None:
+        add("l.id > ?", after)
+    rows = connection.execute(f"{text} ORDER BY l.id LIMIT ?", (*params, limit))
+    return [_DECODE[log](body) for (body,) in rows]
+
+
+def receipt(connection: sqlite3.Connection, namespace: str, key: str) -> Receipt | None:
+    found = connection.execute(
+        "SELECT fingerprint, answer FROM receipts WHERE namespace = ? AND key = ?",
+        (_number(connection, namespace), key),
+    ).fetchone()
+    return None if found is None else Receipt(key=key, fingerprint=found[0], answer=found[1])
+
+
+def count(connection: sqlite3.Connection, namespace: str) -> dict[str, dict[str, int]]:
+    number = _number(connection, namespace)
+    sizes: dict[str, dict[str, int]] = {"status": {}, "memory_type": {}, "kind": {}, "log": {}}
+    groups = connection.execute(
+        "SELECT status, memory_type, kind, count(*) FROM memories WHERE namespace = ? GROUP BY 1, 2, 3", (number,)
+    )
+    for *values, n in groups:
+        for name, value in zip(("status", "memory_type", "kind"), values, strict=True):
+            sizes[name][value] = sizes[name].get(value, 0) + n
+    for log in ("events", "runs"):
+        (n,) = connection.execute(f"SELECT count(*) FROM {log} WHERE namespace = ?", (number,)).fetchone()  # noqa: S608 - one of two names
+        sizes["log"][log] = n
+    return sizes

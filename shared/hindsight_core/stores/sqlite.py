@@ -1,0 +1,212 @@
+"""The embedded store: one SQLite file, exact search in memory, safe with many processes."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hindsight_core.errors import ConfigurationError
+from hindsight_core.models import AuditEvent, Retrieval, Run
+from hindsight_core.responses import Component
+from hindsight_core.stores import (
+    Access,
+    ChangeSet,
+    Head,
+    Log,
+    Neighbour,
+    Query,
+    RankedPage,
+    Receipt,
+    Record,
+    Where,
+    exact,
+    reading,
+)
+from hindsight_core.stores.changes import Transaction, write_log
+from hindsight_core.stores.resident import Resident
+from hindsight_core.stores.schema import connect, create, explained, rollback_on_error
+
+T = TypeVar("T")
+_READERS = 4
+
+
+class SqliteStore:
+    """A `MemoryStore` in the file `path`, holding at most about `cache_bytes` of vectors and postings in memory.
+
+    `timeout` is how many seconds a call waits for another process's lock before it raises `StoreUnavailable`.
+    """
+
+    def __init__(self, path: str | Path, *, cache_bytes: int = 1 << 30, timeout: float = 30.0) -> None:
+        self._path = Path(path)
+        self._cache_bytes = cache_bytes
+        self._timeout = timeout
+        self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="hindsight-read")
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix="hindsight-write")
+        self._local = threading.local()
+        self._lock = threading.Lock()
+        self._created = False
+        self._connections: list[sqlite3.Connection] = []
+        self._residents: OrderedDict[str, Resident] = OrderedDict()
+
+    async def prepare(self, identity: str | None) -> None:
+        await self._write(lambda connection: _identify(connection, self._path, identity))
+
+    async def head(self, namespace: str) -> Head:
+        return await self._read(lambda connection: reading.head(connection, namespace))
+
+    async def commit(
+        self,
+        namespace: str,
+        changes: ChangeSet,
+        *,
+        expected: int | None = None,
+        searchable: bool = True,  # noqa: ARG002 - a commit here is always searchable
+    ) -> int:
+        sequence = await self._write(lambda connection: Transaction(connection, namespace).apply(changes, expected))
+        if changes.erases:
+            await self._on(self._writer, lambda: self._connection().execute("PRAGMA wal_checkpoint(TRUNCATE)"))
+        return sequence
+
+    async def get(self, namespace: str, ids: Sequence[str]) -> list[Record]:
+        return await self._read(lambda connection: reading.get(connection, namespace, ids))
+
+    async def rank(self, namespace: str, query: Query) -> RankedPage:
+        def run(connection: sqlite3.Connection) -> RankedPage:
+            with self._resident(connection, namespace) as resident:
+                return exact.rank(resident, connection, query)
+
+        return await self._read(run)
+
+    async def neighbours(
+        self, namespace: str, vectors: NDArray[np.float32], where: Where, limit: int
+    ) -> list[list[Neighbour]]:
+        def run(connection: sqlite3.Connection) -> list[list[Neighbour]]:
+            with self._resident(connection, namespace) as resident:
+                return exact.neighbours(resident, connection, vectors, where, limit)
+
+        return await self._read(run)
+
+    async def scan(self, namespace: str, where: Where, *, after: str | None, limit: int) -> list[Record]:
+        return await self._read(lambda connection: reading.scan(connection, namespace, where, after, limit))
+
+    async def log(
+        self, namespace: str, *, accesses: Sequence[Access] = (), retrievals: Sequence[Retrieval] = ()
+    ) -> None:
+        await self._write(lambda connection: write_log(connection, namespace, accesses, retrievals))
+
+    async def read(
+        self,
+        namespace: str,
+        log: Log,
+        *,
+        ids: Sequence[str] | None = None,
+        memory_id: str | None = None,
+        run_id: str | None = None,
+        since: int | None = None,
+        after: str | None = None,
+        limit: int = 100,
+    ) -> list[AuditEvent] | list[Run] | list[Retrieval]:
+        return await self._read(
+            lambda connection: reading.read(
+                connection,
+                namespace,
+                log,
+                ids=ids,
+                memory_id=memory_id,
+                run_id=run_id,
+                since=since,
+                after=after,
+                limit=limit,
+            )
+        )
+
+    async def receipt(self, namespace: str, key: str) -> Receipt | None:
+        return await self._read(lambda connection: reading.receipt(connection, namespace, key))
+
+    async def count(self, namespace: str) -> dict[str, dict[str, int]]:
+        return await self._read(lambda connection: reading.count(connection, namespace))
+
+    async def check(self) -> Component:
+        await self._read(lambda connection: connection.execute("SELECT count(*) FROM meta").fetchone())
+        return Component(name="store", status="ok", detail=f"SQLite file {self._path}")
+
+    async def aclose(self) -> None:
+        self._readers.shutdown()
+        self._writer.shutdown()
+        with self._lock:
+            for connection in self._connections:
+                connection.close()
+            self._connections.clear()
+            self._residents.clear()
+
+    async def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        return await self._on(self._readers, lambda: self._within("BEGIN", work))
+
+    async def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        return await self._on(self._writer, lambda: self._within("BEGIN IMMEDIATE", work))
+
+    async def _on(self, threads: ThreadPoolExecutor, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(threads, work)
+
+    def _within(self, begin: str, work: Callable[[sqlite3.Connection], T]) -> T:
+        with explained(self._path):
+            connection = self._connection()
+            connection.execute(begin)
+            with rollback_on_error(connection):
+                answer = work(connection)
+                connection.execute("COMMIT")
+            return answer
+
+    def _connection(self) -> sqlite3.Connection:
+        """The connection of this thread; the file is created or migrated before the first."""
+        connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
+        if connection is None:
+            with self._lock:
+                if not self._created:
+                    create(self._path, timeout=self._timeout)
+                    self._created = True
+                connection = self._local.connection = connect(self._path, timeout=self._timeout)
+                self._connections.append(connection)
+        return connection
+
+    @contextmanager
+    def _resident(self, connection: sqlite3.Connection, namespace: str) -> Generator[Resident]:
+        """The namespace in memory as the connection's transaction sees it; nobody else uses it meanwhile."""
+        with self._lock:
+            resident = self._residents.setdefault(namespace, Resident(namespace))
+            self._residents.move_to_end(namespace)
+        with resident.lock:
+            try:
+                resident.catch_up(connection)
+            except BaseException:
+                # Half caught up is worse than not loaded.
+                with self._lock:
+                    self._residents.pop(namespace, None)
+                raise
+            yield resident
+        with self._lock:
+            total = sum(held.nbytes for held in self._residents.values())
+            while total > self._cache_bytes and next(iter(self._residents)) != namespace:
+                total -= self._residents.popitem(last=False)[1].nbytes
+
+
+def _identify(connection: sqlite3.Connection, path: Path, identity: str | None) -> None:
+    if identity is None:
+        return
+    connection.execute("INSERT OR IGNORE INTO meta VALUES ('identity', ?)", (identity,))
+    (stored,) = connection.execute("SELECT value FROM meta WHERE name = 'identity'").fetchone()
+    if stored != identity:
+        raise ConfigurationError(
+            f"The vectors in {path} were made by {stored}, not by {identity}.",
+            remedy="Use the embedder they were made with, or export the memories and import them into a new file.",
+        )
