@@ -51,11 +51,11 @@ class Where(msgspec.Struct, frozen=True, kw_only=True):
     """Typed conditions, all of which must hold; instants are Unix milliseconds.
 
     `user_id`, `session_id`, `task_id`: equal to. `no_user`: only memories without a user. `reader`: which private
-    memories are seen: those of this agent id, all with `"*"`, none with None. `valid_at`: `valid_from` <= it < `valid_to` (half-open; a missing `valid_to` is open).
-    `alive_at`: not expired at that instant, pinned ones never expire. `observed_from` <= observed_at < `observed_to`
-    (a memory without a date never matches a bound). Empty tuples of `ids`, `statuses` … match nothing; None is no
-    condition. `metadata`: key -> any of these scalars, compared by type and value (True is not 1); a list-valued
-    entry matches when it contains one of them.
+    memories are seen: those of this agent id, all with `"*"`, none with None. `valid_at`: `valid_from` <= it <
+    `valid_to` (half-open; a missing `valid_to` is open). `alive_at`: not expired at that instant, pinned ones never
+    expire. `observed_from` <= observed_at < `observed_to` (a memory without a date never matches a bound). Empty tuples
+    of `ids`, `statuses` … match nothing; None is no condition. `metadata`: key -> any of these scalars, compared by
+    type and value (True is not 1); a list-valued entry matches when it contains one of them.
     """
 
     user_id: str | None = None
