@@ -11,6 +11,8 @@ import pytest
 
 from hindsight_core.stores import MemoryStore, open_store
 
+pytest_plugins = ["conftest_services", "conftest_core"]
+
 OpenStore: TypeAlias = Callable[[], Awaitable[MemoryStore]]
 
 

@@ -91,6 +91,10 @@ class MemoryService:
         """Prepare the store; raises `ConfigurationError` when its vectors are of another model or calibration."""
         await self._store.prepare(None if self._embedder is None else self._embedder.identity.name)
 
+    async def flush(self) -> None:
+        """Write the statistics and the retrieval log of the searches so far."""
+        await self._journal.flush()
+
     async def aclose(self) -> None:
         """Write what the journal holds and release store and embedder."""
         await self._journal.aclose()

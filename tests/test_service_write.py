@@ -1,0 +1,216 @@
+"""What a write keeps, skips, refuses and replaces."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+import pytest
+
+from hindsight_core.errors import Conflict, InvalidInput
+from hindsight_core.requests import ListRequest, Message, Request, SearchRequest, WriteRequest
+
+NOW = datetime(2025, 6, 1, 12, tzinfo=UTC)
+
+
+async def write(service, caller, content, **fields):
+    answer = await service.write(WriteRequest(content=content, **{"now": NOW} | fields), caller)
+    (decision,) = answer.results
+    return decision
+
+
+async def everything(service, caller, **fields):
+    return (await service.list_memories(ListRequest(now=NOW, limit=1000, **fields), caller)).memories
+
+
+@pytest.mark.parametrize("text", ["What's the weather in Beijing tomorrow", "北京明天天气怎么样"])
+async def test_a_question_is_skipped_with_scores_and_a_reason(service, caller, text):
+    answer = await service.write(WriteRequest(messages=(Message(role="user", text=text),), now=NOW), caller)
+    assert [decision.decision for decision in answer.results] == ["skip"]
+    assert answer.results[0].reason
+    assert not answer.stored
+    assert await everything(service, caller) == ()
+
+
+@pytest.mark.parametrize("text", ["From now on show temperatures in Celsius", "我以后查天气都默认用摄氏度"])
+async def test_a_standing_wish_is_kept_without_end(service, caller, text):
+    decision = await write(service, caller, text)
+    assert decision.decision == "add"
+    assert decision.memory.memory_type == "semantic"
+    assert decision.memory.expires_at is None
+    assert decision.scores.total >= decision.scores.threshold
+
+
+@pytest.mark.parametrize("text", ["Maybe the user likes window seats", "用户可能喜欢靠窗的座位"])
+async def test_an_agents_guess_waits(service, caller, text):
+    decision = await write(service, caller, text, source="agent")
+    assert decision.memory.status == "pending"
+    assert decision.memory.confidence <= 0.5
+
+
+@pytest.mark.parametrize("text", ["my password is hunter2!X9", "我的密码是 hunter2!X9", "card 4111 1111 1111 1111"])
+async def test_a_secret_is_refused_even_when_forced(service, caller, text):
+    decision = await write(service, caller, text, force=True)
+    assert decision.decision == "refuse"
+    assert "hunter2" not in msgspec.json.encode(decision).decode()
+    assert "4111" not in msgspec.json.encode(decision).decode()
+    assert await everything(service, caller) == ()
+
+
+async def test_force_stores_small_talk(service, caller):
+    decision = await write(service, caller, "hello there", force=True)
+    assert decision.decision == "add"
+
+
+async def test_the_same_text_twice_is_one_memory(service, caller):
+    first = await write(service, caller, "I am allergic to peanuts")
+    again = await write(service, caller, "I am allergic to peanuts")
+    assert again.decision == "duplicate"
+    assert again.memory_id == first.memory_id
+    assert len(await everything(service, caller)) == 1
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ("My order number is 7731204", "My order number for the lamp is 7731205"),
+        ("订单号是 7731204", "另一个订单号是 7731205"),
+    ],
+)
+async def test_two_numbers_that_differ_by_a_digit_are_never_one(service, caller, texts):
+    for text in texts:
+        decision = await write(service, caller, text)
+        assert decision.decision not in {"duplicate", "skip", "refuse"}
+    stats = await service.stats(Request(), caller)
+    assert stats.memories == 2
+
+
+async def test_the_same_key_is_the_same_slot(service, caller):
+    old = await write(service, caller, "Deploys go out on Tuesday", key="team.deploy_day")
+    new = await write(service, caller, "Deploys go out on Thursday", key="team.deploy_day", now=NOW + timedelta(days=1))
+    assert new.decision == "supersede"
+    assert new.superseded == (old.memory_id,)
+
+
+async def test_the_caller_may_name_what_it_replaces(service, caller):
+    old = await write(service, caller, "The demo runs on the blue cluster")
+    new = await write(service, caller, "All demos moved to green", supersedes=(old.memory_id,))
+    assert new.superseded == (old.memory_id,)
+    stored = await service.get(old.memory_id, Request(), caller)
+    assert stored.status == "superseded"
+    assert stored.superseded_by == new.memory_id
+
+
+async def test_naming_a_memory_of_another_user_is_refused_and_stores_nothing(service, caller):
+    old = await write(service, caller, "I live in Leeds", user_id="alice")
+    with pytest.raises(InvalidInput) as caught:
+        await write(service, caller, "I live in York", user_id="bob", supersedes=(old.memory_id,))
+    assert caught.value.errors[0].field == "supersedes[0]"
+    assert len(await everything(service, caller)) == 1
+
+
+async def test_another_users_address_is_never_replaced(service, caller):
+    await write(service, caller, "My address is 12 Rose Lane, Leeds", user_id="alice")
+    decision = await write(service, caller, "I moved, my new address is 7 Hill Street, York", user_id="bob")
+    assert decision.decision == "add"
+    assert len(await everything(service, caller)) == 2
+
+
+async def test_an_idempotency_key_makes_a_retry_safe(service, caller):
+    request = WriteRequest(content="I play the cello", idempotency_key="k1", now=NOW)
+    first = await service.write(request, caller)
+    assert await service.write(request, caller) == first
+    assert len(await everything(service, caller)) == 1
+    with pytest.raises(Conflict):
+        await service.write(WriteRequest(content="I play the flute", idempotency_key="k1", now=NOW), caller)
+
+
+async def test_retries_that_overlap_store_once(service, caller):
+    request = WriteRequest(content="I play the cello", idempotency_key="k1", now=NOW)
+    answers = await asyncio.gather(*(service.write(request, caller) for _ in range(8)))
+    assert len({msgspec.json.encode(answer) for answer in answers}) == 1
+    assert len(await everything(service, caller)) == 1
+
+
+async def test_concurrent_writes_leave_one_latest(service, caller):
+    cities = ["Leeds", "York", "Hull", "Bath", "Ely", "Wells"]
+    await asyncio.gather(
+        *(
+            write(service, caller, f"The user lives in {city}", key="user.city", now=NOW + timedelta(minutes=i))
+            for i, city in enumerate(cities)
+        )
+    )
+    active = await everything(service, caller)
+    assert [memory.content for memory in active] == ["The user lives in Wells"]
+
+
+async def test_a_naive_time_needs_a_zone(service, caller):
+    naive = datetime(2025, 1, 1)  # noqa: DTZ001
+    with pytest.raises(InvalidInput) as caught:
+        await write(service, caller, "I moved to York", observed_at=naive)
+    assert caught.value.errors[0].field == "observed_at"
+    decision = await write(service, caller, "I moved to York", observed_at=naive, timezone="Asia/Shanghai")
+    assert decision.memory.observed_at == datetime(2024, 12, 31, 16, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("field", "fields"),
+    [
+        ("ttl", {"ttl": "soon"}),
+        ("ttl", {"ttl": "0d"}),
+        ("expires_at", {"ttl": 60.0, "expires_at": NOW + timedelta(days=1)}),
+        ("expires_at", {"expires_at": NOW - timedelta(days=1)}),
+        ("agent_id", {"visibility": "private"}),
+        ("timezone", {"timezone": "Mars/Olympus"}),
+        ("content", {"content": "a\x00b"}),
+        ("content", {"content": "\ud800"}),
+        ("content", {"content": "   "}),
+        ("user_id", {"user_id": " "}),
+        ("metadata", {"metadata": {"x": "y" * 20_000}}),
+        ("memory_type", {"memory_type": "working"}),
+        ("content", {"messages": (Message(role="user", text="I live in York"),)}),
+    ],
+)
+async def test_bad_input_names_its_field_and_stores_nothing(service, caller, field, fields):
+    request = WriteRequest(**{"content": "I live in York", "now": NOW} | fields)
+    with pytest.raises(InvalidInput) as caught:
+        await service.write(request, caller)
+    assert caught.value.errors[0].field in {field, "messages"}
+    assert await everything(service, caller) == ()
+
+
+async def test_a_batch_stores_each_item_by_itself(service, caller):
+    items = [
+        msgspec.Raw(b'{"content": "I play the cello every Sunday"}'),
+        msgspec.Raw(b'{"content": "x", "colour": "red"}'),
+        msgspec.Raw(b'{"content": "My sister Ana lives in Porto"}'),
+    ]
+    answer = await service.write_batch(items, caller)
+    assert [item.status for item in answer.results] == [201, 422, 201]
+    assert answer.results[1].problem.errors[0].field == "colour"
+    assert len((await service.list_memories(ListRequest(), caller)).memories) == 2
+
+
+async def test_messages_kept_whole_carry_the_turn_before(service, caller):
+    messages = (
+        Message(role="user", text="What about her thyroid tablets?"),
+        Message(role="user", text="Half a tablet twice a day"),
+    )
+    request = WriteRequest(messages=messages, extract="none", force=True, reconcile="none", now=NOW)
+    answer = await service.write(request, caller)
+    assert [decision.decision for decision in answer.results] == ["add", "add"]
+    assert answer.results[1].memory.context == "What about her thyroid tablets?"
+    found = await service.search(SearchRequest(query="thyroid tablets dose", now=NOW), caller)
+    assert "Half a tablet" in {hit.memory.content[:13] for hit in found.hits} or len(found.hits) == 2
+
+
+async def test_old_news_never_replaces_what_is_newer(service, caller):
+    new = await write(service, caller, "The user lives in York", key="user.city")
+    late = await write(
+        service, caller, "The user lives in Leeds", key="user.city", observed_at=NOW - timedelta(days=400)
+    )
+    assert (await service.get(new.memory_id, Request(), caller)).status == "active"
+    assert late.memory.status == "superseded"
+    assert late.memory.superseded_by == new.memory_id
+    assert late.memory.valid_to == new.memory.valid_from
