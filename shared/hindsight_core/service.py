@@ -88,8 +88,15 @@ class MemoryService:
         self._transfer = Transfer(store, embedder)
 
     async def start(self) -> None:
-        """Prepare the store; raises `ConfigurationError` when its vectors are of another model or calibration."""
-        await self._store.prepare(None if self._embedder is None else self._embedder.identity.name)
+        """Load the model and prepare the store.
+
+        Raises `ConfigurationError` when the store's vectors are of another model or calibration.
+        """
+        identity = None
+        if self._embedder is not None:
+            await self._embedder.embed([], "passage")
+            identity = self._embedder.identity.name
+        await self._store.prepare(identity)
 
     async def flush(self) -> None:
         """Write the statistics and the retrieval log of the searches so far."""
@@ -328,14 +335,7 @@ def open_service(settings: Settings, *, embedder: bool = True) -> MemoryService:
     """The service that the settings describe; nothing is opened before `start` and the first call."""
     return MemoryService(
         open_store(settings.store, cache_bytes=settings.cache_mb << 20),
-        open_embedder(
-            settings.embedder,
-            api_key=settings.embedder_key,
-            timeout=settings.embedder_timeout,
-            batch_size=settings.embedder_batch,
-        )
-        if embedder
-        else None,
+        open_embedder(settings.embedder) if embedder else None,
         settings,
     )
 
