@@ -1,0 +1,44 @@
+"""An app as an AWS Lambda handler: started once a container, then one call an event."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+from litestar import Litestar
+
+from hindsight_core.errors import MissingExtra
+
+
+class LambdaHandler:
+    """Call it with an event of API Gateway, a function URL or a load balancer; raises `MissingExtra` without mangum.
+
+    The container's freeze is the end of it: what a call acknowledged is stored, statistics of the last half second
+    may be lost.
+    """
+
+    def __init__(self, app: Litestar) -> None:
+        self._app = app
+        self._adapter: Any = None
+        # Kept referenced: a context manager that is collected would end the lifespan.
+        self._lifespan: AbstractAsyncContextManager[None] | None = None
+
+    def __call__(self, event: dict[str, Any], context: object) -> dict[str, Any]:
+        if self._adapter is None:
+            self._adapter = self._start()
+        answer: dict[str, Any] = self._adapter(event, context)
+        return answer
+
+    def _start(self) -> object:
+        try:
+            from mangum import Mangum
+        except ImportError as exc:
+            raise MissingExtra.of("The AWS Lambda adapter", "lambda") from exc
+        loop = asyncio.new_event_loop()
+        asyncio.set_event_loop(loop)
+        lifespan = self._app.lifespan()
+        loop.run_until_complete(lifespan.__aenter__())
+        self._lifespan = lifespan
+        # The adapter would run the lifespan around every event; here it runs around the container.
+        return Mangum(self._app, lifespan="off")  # type: ignore[arg-type]

@@ -1,0 +1,107 @@
+"""One request's way to the service: whose it is, when it is, and which namespace it may touch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from litestar import Request as LitestarRequest
+
+from hindsight_core.access import Verb, authorize
+from hindsight_core.caller import Caller
+from hindsight_core.config import Settings
+from hindsight_core.decoding import convert
+from hindsight_core.errors import InvalidInput
+from hindsight_core.ids import new_id
+from hindsight_core.models import Namespace
+from hindsight_core.requests import IdempotencyKey, Request, UpdateRequest, WriteRequest
+from hindsight_core.service import MemoryService
+from hindsight_functions.metrics import Metrics
+
+
+class _Named(msgspec.Struct):
+    """The part of a batch item that access depends on."""
+
+    namespace: str | None = None
+
+
+class Call:
+    """What a handler needs besides its request."""
+
+    def __init__(self, request: LitestarRequest[Any, Any, Any]) -> None:
+        state = request.app.state
+        self.service: MemoryService = state.service
+        self.metrics: Metrics = state.metrics
+        self._settings: Settings = state.settings
+        self._headers = request.headers
+        self._id: str = request.scope["state"]["request_id"]
+
+    def by(self, data: Request, verb: Verb) -> Caller:
+        """The caller of a request, let in: every handler asks before it touches the service."""
+        return self.within(data.namespace, verb)
+
+    def within(self, namespace: str | None, verb: Verb) -> Caller:
+        """The caller in a namespace; None: the header's, the token's, or the default one."""
+        named = namespace or self._header("Hindsight-Namespace", Namespace)
+        principal = authorize(self._headers, verb, named or self._settings.namespace)
+        now = datetime.now(UTC)
+        return Caller(
+            now=now.replace(microsecond=now.microsecond // 1000 * 1000),
+            new_id=new_id,
+            namespace=named or principal.namespace or self._settings.namespace,
+            actor=principal.actor,
+            request_id=self._id,
+        )
+
+    def among(self, items: Sequence[msgspec.Raw], verb: Verb) -> Caller:
+        """The caller of a batch, let into every namespace that its items name."""
+        for item in items:
+            try:
+                named = msgspec.json.decode(item, type=_Named).namespace
+            except msgspec.DecodeError:
+                continue  # the item is refused later, by itself
+            self.within(named, verb)
+        return self.within(None, verb)
+
+    def keyed(self, data: WriteRequest) -> WriteRequest:
+        """The write with the key of the `Idempotency-Key` header, where there is one."""
+        key = self._header("Idempotency-Key", IdempotencyKey)
+        if key is None or key == data.idempotency_key:
+            return data
+        if data.idempotency_key is not None:
+            raise InvalidInput.of("Idempotency-Key", "differs from `idempotency_key` in the body")
+        return msgspec.structs.replace(data, idempotency_key=key)
+
+    def unkeyed(self) -> None:
+        """Refuse an `Idempotency-Key` where it would not be kept."""
+        if "Idempotency-Key" in self._headers:
+            raise InvalidInput.of(
+                "Idempotency-Key", "is for one memory; give each item an `idempotency_key` of its own"
+            )
+
+    def matching(self, data: UpdateRequest) -> UpdateRequest:
+        """The update with the version of the `If-Match` header, where there is one; `*` is any version."""
+        tag = self._headers.get("If-Match")
+        if tag is None or tag.strip() == "*":
+            return data
+        digits = tag.strip().strip('"')
+        if not (digits.isascii() and digits.isdigit() and len(digits) < 10):
+            raise InvalidInput.of("If-Match", f'{tag!r} is no version; send the ETag of the memory, such as "3"')
+        if data.version not in {None, int(digits)}:
+            raise InvalidInput.of("If-Match", "differs from `version` in the body")
+        return msgspec.structs.replace(data, version=int(digits))
+
+    def _header(self, name: str, kind: Any) -> str | None:  # noqa: ANN401 (a constrained text is no class)
+        value = self._headers.get(name)
+        if value is None:
+            return None
+        try:
+            return str(convert(value, kind))
+        except InvalidInput as exc:
+            raise InvalidInput.of(name, exc.errors[0].message) from None
+
+
+async def provide_call(request: LitestarRequest[Any, Any, Any]) -> Call:
+    return Call(request)

@@ -1,0 +1,146 @@
+"""The frame of every function: its lifespan, request ids, measures, and what `/health` and its siblings answer."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import time
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from datetime import UTC, datetime
+from typing import Any, TypeAlias, cast
+
+from litestar import Litestar, Request, Response, get
+from litestar.datastructures import MutableScopeHeaders, State
+from litestar.di import Provide
+from litestar.enums import ScopeType
+from litestar.types import (
+    ControllerRouterHandler,
+    LifeSpanReceive,
+    LifeSpanScope,
+    LifeSpanSend,
+    Message,
+    Receive,
+    Scope,
+    Send,
+)
+
+from hindsight_core.config import Settings, load
+from hindsight_core.home import data_dir
+from hindsight_core.ids import new_id
+from hindsight_core.release import release
+from hindsight_core.responses import Readiness
+from hindsight_core.service import MemoryService, open_service
+from hindsight_functions import logs
+from hindsight_functions.body import BodyRequest
+from hindsight_functions.call import provide_call
+from hindsight_functions.metrics import CONTENT_TYPE, Metrics
+from hindsight_functions.openapi import get_schema
+from hindsight_functions.problems import answer_problem
+
+Lifespan: TypeAlias = Callable[[Litestar], AbstractAsyncContextManager[None]]
+
+_REQUEST_ID = re.compile(r"[\x21-\x7e]{1,128}")
+_UNMATCHED = "(no route)"
+_log = logging.getLogger("hindsight.http")
+
+
+class Function(Litestar):
+    """An ASGI app that gives each request an id, measures it, and logs it as an event without its text.
+
+    The id is the caller's `X-Request-Id` where that is printable ASCII of at most 128 characters.
+    """
+
+    async def __call__(
+        self, scope: Scope | LifeSpanScope, receive: Receive | LifeSpanReceive, send: Send | LifeSpanSend
+    ) -> None:
+        if scope["type"] != ScopeType.HTTP:
+            await super().__call__(scope, receive, send)
+            return
+        # What follows reads and sends what ASGI says of HTTP; the union of scopes would hide it.
+        http, reply = cast("dict[str, Any]", scope), cast("Send", send)
+        started = time.perf_counter()
+        sent = dict(http["headers"]).get(b"x-request-id", b"").decode("latin-1")
+        request_id = sent if _REQUEST_ID.fullmatch(sent) else new_id(datetime.now(UTC))
+        http["state"] = {"request_id": request_id}
+
+        async def answer(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableScopeHeaders(message)["X-Request-Id"] = request_id
+                seconds = time.perf_counter() - started
+                method, route, status = http["method"], http.get("path_template") or _UNMATCHED, message["status"]
+                metrics: Metrics = self.state.metrics
+                metrics.answered(method, route, status, seconds)
+                fields = {"method": method, "route": route, "status": status, "ms": round(seconds * 1e3, 1)}
+                _log.info("http.answered", extra={**fields, "request_id": request_id})
+            await reply(message)
+
+        await super().__call__(scope, receive, answer)
+
+
+def create_app(
+    routes: Sequence[ControllerRouterHandler],
+    *,
+    name: str,
+    embedder: bool,
+    settings: Settings | None = None,
+    service: MemoryService | None = None,
+    lifespan: Sequence[Lifespan] = (),
+) -> Function:
+    """The app of one function. Nothing is opened or read from the environment before its lifespan.
+
+    `settings` default to the environment's. A `service` that is given is used as it is, started and closed by who
+    gives it; otherwise the app opens its own, with or without an `embedder`. `lifespan` are further ones, entered
+    after it; they find it as `app.state.service`.
+    """
+
+    @asynccontextmanager
+    async def serve(app: Litestar) -> AsyncGenerator[None]:
+        found = settings or load(os.environ, data_dir=data_dir())
+        logs.configure(found.log_level)
+        own = service or open_service(found, embedder=embedder)
+        app.state.settings, app.state.service = found, own
+        try:
+            if service is None:
+                await own.start()
+            yield
+        finally:
+            if service is None:
+                await own.aclose()
+
+    return Function(
+        [*routes, health, ready, metrics, get_schema],
+        lifespan=[serve, *lifespan],
+        dependencies={"call": Provide(provide_call)},
+        exception_handlers={Exception: answer_problem},
+        request_class=BodyRequest,
+        # `BodyRequest` holds bodies to the limit of the settings, which are not known yet.
+        request_max_body_size=None,
+        openapi_config=None,
+        # Events go through `logs`; Litestar's own logging would configure the process while importing.
+        logging_config=None,
+        state=State({"metrics": Metrics(), "name": name}),
+        debug=False,
+    )
+
+
+@get("/health", sync_to_thread=False)
+def health() -> dict[str, str]:
+    """Whether the process answers."""
+    return {"status": "ok", "version": release()}
+
+
+@get("/ready")
+async def ready(state: State) -> Response[Readiness]:
+    """Whether what it needs answers: 503 when something is down, with what to do about it."""
+    service: MemoryService = state.service
+    readiness = await service.ready()
+    return Response(readiness, status_code=200 if readiness.ready else 503)
+
+
+@get("/metrics", media_type=CONTENT_TYPE, sync_to_thread=False)
+def metrics(request: Request[object, object, State]) -> bytes:
+    """Counters and durations of this process for Prometheus."""
+    found: Metrics = request.app.state.metrics
+    return found.text()

@@ -1,0 +1,52 @@
+"""What a process counts, in the text format of Prometheus."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+
+from hindsight_core.models import Decision
+
+CONTENT_TYPE = "text/plain; version=0.0.4"
+
+
+class Metrics:
+    """Requests, their durations, what became of writes, and what searches found; one registry an app."""
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        self._requests = Counter(
+            "hindsight_requests", "Requests answered.", ["method", "route", "status"], registry=self._registry
+        )
+        self._seconds = Histogram(
+            "hindsight_request_seconds", "Seconds until the answer began.", ["method", "route"], registry=self._registry
+        )
+        self._decisions = Counter(
+            "hindsight_decisions", "What became of the candidates of writes.", ["decision"], registry=self._registry
+        )
+        self._searches = Counter(
+            "hindsight_searches", "Searches, by whether they found anything.", ["found"], registry=self._registry
+        )
+        self._degraded = Counter(
+            "hindsight_degraded",
+            "Answers that had to do without a part, such as the embedder.",
+            registry=self._registry,
+        )
+
+    def answered(self, method: str, route: str, status: int, seconds: float) -> None:
+        self._requests.labels(method, route, str(status)).inc()
+        self._seconds.labels(method, route).observe(seconds)
+
+    def decided(self, decisions: Iterable[Decision]) -> None:
+        for decision in decisions:
+            self._decisions.labels(decision.decision).inc()
+
+    def searched(self, *, found: bool, degraded: bool) -> None:
+        self._searches.labels("yes" if found else "no").inc()
+        if degraded:
+            self._degraded.inc()
+
+    def text(self) -> bytes:
+        """All of it, ready to be scraped."""
+        return generate_latest(self._registry)

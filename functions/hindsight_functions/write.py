@@ -1,0 +1,60 @@
+"""The write function: what is kept, one write, a batch, or an export read back."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from litestar import Response, post
+from litestar.di import NamedDependency
+from litestar.params import JSONBody, RawBody
+from msgspec import Meta
+
+from hindsight_core.errors import UnsupportedMedia
+from hindsight_core.requests import BATCH_LIMIT, Request, WriteRequest
+from hindsight_core.responses import BatchResponse, ImportReport, WriteResponse
+from hindsight_functions.aws import LambdaHandler
+from hindsight_functions.body import LINES, BodyRequest
+from hindsight_functions.call import Call
+from hindsight_functions.http import create_app
+from hindsight_functions.query import queried
+
+
+class Batch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Writes, each with the fields of a single one."""
+
+    items: Annotated[list[msgspec.Raw], Meta(min_length=1, max_length=BATCH_LIMIT)]
+
+
+@post("/v1/memories", status_code=200, opt={"also": {201: "Stored."}})
+async def write_memory(data: JSONBody[WriteRequest], call: NamedDependency[Call]) -> Response[WriteResponse]:
+    """Decide what of a content or of messages is kept, and store it: 201 when something was stored, else 200."""
+    answer = await call.service.write(call.keyed(data), call.by(data, "write"))
+    call.metrics.decided(answer.results)
+    return Response(answer, status_code=201 if answer.stored else 200)
+
+
+@post("/v1/memories/batch", status_code=200)
+async def write_batch(data: JSONBody[Batch], call: NamedDependency[Call]) -> BatchResponse:
+    """Up to 500 writes, each stored or refused by itself."""
+    call.unkeyed()
+    answer = await call.service.write_batch(data.items, call.among(data.items, "write"))
+    for item in answer.results:
+        call.metrics.decided(item.decisions or ())
+    return answer
+
+
+@post("/v1/import", status_code=200, reads=LINES, **queried(Request))
+async def import_lines(
+    request: BodyRequest, body: RawBody, asked: NamedDependency[Request], call: NamedDependency[Call]
+) -> ImportReport:
+    """Store up to 500 lines of an export as they are, ids kept; those that exist are left alone."""
+    if request.content_type[0] not in {LINES, "application/jsonl"}:
+        raise UnsupportedMedia(f"Content-Type is {request.content_type[0]!r}.", remedy="Send application/x-ndjson.")
+    caller = call.by(asked, "write")
+    return await call.service.import_lines(body.splitlines(), caller, asked.namespace)
+
+
+routes = [write_memory, write_batch, import_lines]
+app = create_app(routes, name="write", embedder=True)
+handler = LambdaHandler(app)

@@ -1,0 +1,227 @@
+"""Each operation as the HTTP call that asks for it: what the sync and the async client have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Generic, TypeVar
+from urllib.parse import quote
+
+import msgspec
+
+from hindsight_core import errors
+from hindsight_core.errors import HindsightError, InvalidInput, TooManyRequests, Unavailable
+from hindsight_core.models import Memory, Retrieval
+from hindsight_core.requests import (
+    ContextRequest,
+    ForgetRequest,
+    ListRequest,
+    PageRequest,
+    Request,
+    ResolveRequest,
+    RestoreRequest,
+    SearchRequest,
+    UndoRequest,
+    UpdateRequest,
+    WriteRequest,
+)
+from hindsight_core.responses import (
+    BatchResponse,
+    ContextBlock,
+    EventPage,
+    ForgetResponse,
+    History,
+    ImportReport,
+    MemoryPage,
+    Problem,
+    Readiness,
+    ResolveResponse,
+    RetrievalPage,
+    RunPage,
+    RunReport,
+    SearchResponse,
+    Stats,
+    UndoResponse,
+    UpdateResponse,
+    WriteResponse,
+)
+
+T = TypeVar("T")
+JSON = "application/json"
+LINES = "application/x-ndjson"
+_BY_CODE = {
+    found.code: found
+    for found in vars(errors).values()
+    if isinstance(found, type) and issubclass(found, HindsightError)
+}
+
+
+class HttpCall(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
+    """One call: where, with what, and what it answers. `repeatable`: sending it twice does no more than once."""
+
+    method: str
+    path: str
+    kind: type[T]
+    params: list[tuple[str, str]] = []
+    body: bytes | None = None
+    content_type: str = JSON
+    repeatable: bool = False
+
+
+def write(request: WriteRequest) -> HttpCall[WriteResponse]:
+    return _post("/v1/memories", request, WriteResponse, repeatable=request.idempotency_key is not None)
+
+
+def write_batch(items: Sequence[WriteRequest]) -> HttpCall[BatchResponse]:
+    repeatable = all(item.idempotency_key is not None for item in items)
+    return _post("/v1/memories/batch", {"items": items}, BatchResponse, repeatable=repeatable)
+
+
+def import_lines(lines: Sequence[bytes], namespace: str | None) -> HttpCall[ImportReport]:
+    return HttpCall(
+        method="POST",
+        path="/v1/import",
+        kind=ImportReport,
+        params=[] if namespace is None else [("namespace", namespace)],
+        body=b"\n".join(line.rstrip(b"\n") for line in lines),
+        content_type=LINES,
+        repeatable=True,
+    )
+
+
+def search(request: SearchRequest) -> HttpCall[SearchResponse]:
+    return _post("/v1/search", request, SearchResponse, repeatable=True)
+
+
+def context(request: ContextRequest) -> HttpCall[ContextBlock]:
+    return _post("/v1/context", request, ContextBlock, repeatable=True)
+
+
+def list_memories(request: ListRequest) -> HttpCall[MemoryPage]:
+    return _get("/v1/memories", request, MemoryPage)
+
+
+def get(memory_id: str, request: Request) -> HttpCall[Memory]:
+    return _get(f"/v1/memories/{_id(memory_id)}", request, Memory)
+
+
+def history(memory_id: str, request: Request) -> HttpCall[History]:
+    return _get(f"/v1/memories/{_id(memory_id)}/history", request, History)
+
+
+def events(request: PageRequest) -> HttpCall[EventPage]:
+    return _get("/v1/events", request, EventPage)
+
+
+def export(request: ListRequest) -> HttpCall[bytes]:
+    return _get("/v1/export", request, bytes)
+
+
+def stats(request: Request) -> HttpCall[Stats]:
+    return _get("/v1/stats", request, Stats)
+
+
+def retrievals(request: PageRequest) -> HttpCall[RetrievalPage]:
+    return _get("/v1/retrievals", request, RetrievalPage)
+
+
+def retrieval(retrieval_id: str, request: Request) -> HttpCall[Retrieval]:
+    return _get(f"/v1/retrievals/{_id(retrieval_id)}", request, Retrieval)
+
+
+def update(memory_id: str, request: UpdateRequest) -> HttpCall[UpdateResponse]:
+    call = _post(f"/v1/memories/{_id(memory_id)}", request, UpdateResponse)
+    return msgspec.structs.replace(call, method="PATCH")
+
+
+def resolve(memory_id: str, request: ResolveRequest) -> HttpCall[ResolveResponse]:
+    return _post(f"/v1/memories/{_id(memory_id)}/resolve", request, ResolveResponse)
+
+
+def forget(request: ForgetRequest) -> HttpCall[ForgetResponse]:
+    return _post("/v1/forget", request, ForgetResponse, repeatable=request.dry_run)
+
+
+def restore(memory_id: str, request: RestoreRequest) -> HttpCall[UpdateResponse]:
+    return _post(f"/v1/memories/{_id(memory_id)}/restore", request, UpdateResponse)
+
+
+def runs(request: PageRequest) -> HttpCall[RunPage]:
+    return _get("/v1/runs", request, RunPage)
+
+
+def run(run_id: str, request: Request) -> HttpCall[RunReport]:
+    return _get(f"/v1/runs/{_id(run_id)}", request, RunReport)
+
+
+def undo(run_id: str, request: UndoRequest) -> HttpCall[UndoResponse]:
+    return _post(f"/v1/runs/{_id(run_id)}/undo", request, UndoResponse)
+
+
+def ready() -> HttpCall[Readiness]:
+    return HttpCall(method="GET", path="/ready", kind=Readiness, repeatable=True)
+
+
+def read_answer(call: HttpCall[T], status: int, body: bytes, retry_after: str | None) -> T:
+    """The answer of a call, or the error that the server named; `Unavailable` when it is no answer of ours."""
+    if status < 400 or (call.path == "/ready" and status == 503):
+        try:
+            return msgspec.json.decode(body, type=call.kind)
+        except msgspec.DecodeError as exc:
+            raise Unavailable(
+                f"The answer to {call.method} {call.path} is not one of Hindsight's: {exc}",
+                remedy="Check that the URL is a Hindsight server's of this release.",
+            ) from exc
+    raise error_of(status, body, retry_after)
+
+
+def error_of(status: int, body: bytes, retry_after: str | None) -> HindsightError:
+    """The error behind a problem; `Unavailable` for an answer without one, such as a proxy's."""
+    try:
+        problem = msgspec.json.decode(body, type=Problem)
+    except msgspec.DecodeError:
+        return Unavailable(
+            f"The server answered {status} and nothing readable.", remedy="Check the URL and its proxies."
+        )
+    kind = _BY_CODE.get(problem.code, HindsightError)
+    if kind is TooManyRequests:
+        seconds = int(retry_after) if retry_after and retry_after.isdigit() else 1
+        return TooManyRequests(problem.detail, retry_after=seconds, remedy=problem.remedy)
+    return kind(problem.detail, remedy=problem.remedy, errors=problem.errors)
+
+
+def _post(path: str, body: object, kind: type[T], *, repeatable: bool = False) -> HttpCall[T]:
+    return HttpCall(method="POST", path=path, kind=kind, body=msgspec.json.encode(body), repeatable=repeatable)
+
+
+def _get(path: str, request: Request, kind: type[T]) -> HttpCall[T]:
+    return HttpCall(method="GET", path=path, kind=kind, params=_params(request), repeatable=True)
+
+
+def _params(request: Request) -> list[tuple[str, str]]:
+    fields: dict[str, Any] = msgspec.to_builtins(request)
+    filters: Mapping[str, Any] = fields.pop("filters", {})
+    if filters.get("ids") == []:
+        raise InvalidInput.of("filters.ids", "is empty")
+    named = [*fields.items(), *((name, value) for name, value in filters.items() if name != "metadata")]
+    named += [(f"metadata.{key}", value) for key, value in filters.get("metadata", {}).items()]
+    return [(name, _text(item)) for name, value in named for item in _items(value)]
+
+
+def _items(value: object) -> list[object]:
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        return [value]
+    items: list[object] = list(value)  # pyright: ignore[reportUnknownArgumentType]
+    # One parameter is split at commas, repeated ones are not.
+    return [*items, ""] if len(items) == 1 and "," in str(items[0]) else items
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _id(value: str) -> str:
+    if not value or value in {".", ".."}:
+        raise InvalidInput.of("id", f"{value!r} is no id")
+    return quote(value, safe="")

@@ -1,0 +1,19 @@
+"""Where this user's memories live when no setting says otherwise."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hindsight_core.errors import MissingExtra
+
+
+def data_dir() -> Path:
+    """The directory that the system has for a user's application data; nothing is created.
+
+    Raises `MissingExtra` when neither the command line nor the functions are installed.
+    """
+    try:
+        from platformdirs import user_data_path
+    except ImportError as exc:
+        raise MissingExtra.of("What finds the user's data directory", "cli") from exc
+    return user_data_path("hindsight", appauthor=False)
