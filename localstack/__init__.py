@@ -1,0 +1,1 @@
+"""Everything Hindsight needs, running on one machine without Docker: OpenSearch, Redis, the gateway, the scheduler."""
