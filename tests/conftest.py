@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import TypeAlias
 
 import pytest
 
 from hindsight_core.stores import MemoryStore, open_store
+from samples import OpenStore
 
 pytest_plugins = ["conftest_services", "conftest_core"]
-
-OpenStore: TypeAlias = Callable[[], Awaitable[MemoryStore]]
 
 
 @pytest.fixture(params=["sqlite"])

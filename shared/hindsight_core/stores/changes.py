@@ -33,6 +33,7 @@ class Transaction:
     """One change set being applied to one namespace; made inside BEGIN IMMEDIATE, committed or rolled back outside."""
 
     def __init__(self, connection: sqlite3.Connection, namespace: str) -> None:
+        self._connection = connection
         self._execute = connection.execute
         self._executemany = connection.executemany
         self._execute("INSERT OR IGNORE INTO namespaces (name) VALUES (?)", (namespace,))
@@ -178,21 +179,11 @@ class Transaction:
         except sqlite3.IntegrityError as exc:
             raise Conflict("This idempotency key was used already.", remedy="Read its receipt.") from exc
         named = {text.decode("utf-8", "replace") for text in _STRING.findall(receipt.answer)}
-        ids = set(touched) | self._existing(sorted(named))
+        ids = set(touched) | existing(self._connection, self._number, sorted(named))
         self._executemany(
             "INSERT INTO answered (namespace, memory_id, receipt) VALUES (?, ?, ?)",
             [(self._number, memory_id, row) for memory_id in sorted(ids)],
         )
-
-    def _existing(self, ids: Sequence[str]) -> set[str]:
-        found: set[str] = set()
-        for start in range(0, len(ids), _CHUNK):
-            some = ids[start : start + _CHUNK]
-            marks = ",".join("?" * len(some))
-            query = f"SELECT id FROM memories WHERE namespace = ? AND id IN ({marks})"  # noqa: S608 - question marks
-            rows = self._execute(query, (self._number, *some))
-            found.update(memory_id for (memory_id,) in rows)
-        return found
 
     def _erase(self, memory_id: str) -> None:
         key = (self._number, memory_id)
@@ -221,6 +212,16 @@ def _texts(memory: Memory) -> list[str]:
     return [text for text in (memory.content, memory.summary, memory.context) if text]
 
 
+def existing(connection: sqlite3.Connection, number: int, ids: Sequence[str]) -> set[str]:
+    """Which of these ids are memories of the namespace with this number."""
+    found: set[str] = set()
+    for start in range(0, len(ids), _CHUNK):
+        some = ids[start : start + _CHUNK]
+        query = f"SELECT id FROM memories WHERE namespace = ? AND id IN ({','.join('?' * len(some))})"  # noqa: S608 - question marks
+        found.update(memory_id for (memory_id,) in connection.execute(query, (number, *some)))
+    return found
+
+
 def write_log(
     connection: sqlite3.Connection, namespace: str, accesses: Sequence[Access], retrievals: Sequence[Retrieval]
 ) -> None:
@@ -233,6 +234,9 @@ def write_log(
         [(access.count, access.at, number, access.memory_id) for access in accesses],
     )
     for retrieval in retrievals:
+        hits = {memory_id for memory_id, _, _ in retrieval.hits}
+        if hits != existing(connection, number, sorted(hits)):
+            continue  # a hit was erased since, and the query may quote it
         row = connection.execute(
             "INSERT OR IGNORE INTO retrievals (namespace, id, at, body) VALUES (?, ?, ?, ?) RETURNING row",
             (number, retrieval.id, millis(retrieval.at), encode(retrieval)),
@@ -240,5 +244,5 @@ def write_log(
         if row is not None:
             connection.executemany(
                 "INSERT OR IGNORE INTO retrieved VALUES (?, ?, ?)",
-                [(number, memory_id, row[0]) for memory_id, _, _ in retrieval.hits],
+                [(number, memory_id, row[0]) for memory_id in sorted(hits)],
             )

@@ -74,7 +74,9 @@ class SqliteStore:
     ) -> int:
         sequence = await self._write(lambda connection: Transaction(connection, namespace).apply(changes, expected))
         if changes.erases:
-            await self._on(self._writer, lambda: self._connection().execute("PRAGMA wal_checkpoint(TRUNCATE)"))
+            await self._on(
+                self._writer, lambda: self._connection().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            )
         return sequence
 
     async def get(self, namespace: str, ids: Sequence[str]) -> list[Record]:
