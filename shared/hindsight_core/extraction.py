@@ -8,9 +8,18 @@ from datetime import datetime
 
 import msgspec
 
-from hindsight_core.cues import counts
+from hindsight_core.cues import language_of, sentence
+from hindsight_core.lexical import tokens
 from hindsight_core.models import MetadataValue, Source
 from hindsight_core.requests import Message, Role
+from hindsight_core.spans import RECALLED, is_empty_talk, leans, spans
+
+LONGEST = 8000
+ECHO_SHARE = 0.75
+_ECHO_MIN_TERMS = 3
+_TURNS = 2
+_SOURCES: dict[Role, Source] = {"user": "user", "assistant": "agent", "tool": "tool", "system": "agent"}
+_NUMBER = re.compile(r"\d+")
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,62 +42,91 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     dismissed: str | None = None
 
 
-_SENTENCE = re.compile(r"[^.!?。！？；\n]*(?:[.!?](?=\S)[^.!?。！？；\n]*)*(?:[.!?。！？；]+[\"'”’」』)）]*|\n|$)")
-_SOURCES: dict[Role, Source] = {"user": "user", "assistant": "agent", "tool": "tool", "system": "agent"}
-
-
-def _source(message: Message) -> Source:
-    return _SOURCES[message.role]
-
-
-def _turns_before(messages: Sequence[Message], index: int) -> tuple[str, ...]:
-    before = [m.text.strip() for m in messages[:index] if m.role != "system" and m.text.strip()]
-    return tuple(reversed(before[-2:]))
-
-
-def _candidate(message: Message, index: int, text: str, previous: tuple[str, ...], dismissed: str | None) -> Candidate:
-    return Candidate(
-        index=index,
-        text=text,
-        role=message.role,
-        source=_source(message),
-        speaker=message.speaker,
-        at=message.at,
-        context=previous[0] if previous else None,
-        previous=previous,
-        metadata=message.metadata,
-        dismissed=dismissed,
-    )
-
-
 def whole(messages: Sequence[Message]) -> list[Candidate]:
     """Each message kept whole, with the turn before it as context; blank messages are left out."""
     return [
-        _candidate(message, index, message.text.strip(), _turns_before(messages, index), None)
+        candidate
         for index, message in enumerate(messages)
-        if message.text.strip()
+        for candidate in _candidates(message, index, message.text, _turns_before(messages, index)[:_TURNS], None)
     ]
 
 
 def extract(messages: Sequence[Message]) -> list[Candidate]:
-    """The spans of the messages in order, each a verbatim slice; those that state nothing say why in `dismissed`."""
+    """The spans of the messages in order, each a verbatim slice of at most 8 000 characters.
+
+    A span is one sentence with those that lean on it. Spans that state nothing (questions, greetings,
+    acknowledgements, echoes, recalled memories, code) say so in `dismissed`, in their own language. Together the
+    spans cover every message but for white space.
+    """
     found: list[Candidate] = []
+    heard: list[tuple[frozenset[str], frozenset[str]]] = []
     for index, message in enumerate(messages):
-        previous = _turns_before(messages, index)
-        if message.role != "user":
-            if message.text.strip():
-                dismissed = "instructions to the agent, said by nobody" if message.role == "system" else None
-                found.append(_candidate(message, index, message.text.strip(), previous, dismissed))
-            continue
-        spans = [s for m in _SENTENCE.finditer(message.text) if (s := m.group().strip())]
-        for text in spans:
-            cue = counts(text)
-            dismissed = None
-            if text[-1] in "?？" and "standing" not in cue:
-                dismissed = "a question"
-            elif "greeting" in cue and len(text) < 16:
-                dismissed = "a greeting"
-            elif "acknowledgement" in cue and len(text) < 12:
-                dismissed = "an acknowledgement"
-            found.append(_candidate(message, index, text, previous, dismissed))
+        turns = _turns_before(messages, index)
+        said: list[tuple[frozenset[str], frozenset[str]]] = []
+        for span in spans(message):
+            text = message.text[span.start : span.end]
+            terms = frozenset(tokens(text)), frozenset(_NUMBER.findall(text))
+            why = span.why
+            if why is None and message.role == "assistant" and _is_echo(terms, heard):
+                why = "echo"
+            dismissed = None if why is None else sentence(f"dismissed.{why}", language_of(text), "extraction")
+            before = message.text[: span.start].strip()
+            found += _candidates(message, index, text, _previous(text, before, turns), dismissed)
+            said.append(terms)
+        heard += said
     return found
+
+
+def _candidates(
+    message: Message, index: int, text: str, previous: tuple[str, ...], dismissed: str | None
+) -> list[Candidate]:
+    """One candidate; more only where the text is longer than a memory may be."""
+    return [
+        Candidate(
+            index=index,
+            text=piece,
+            role=message.role,
+            source=_SOURCES[message.role],
+            speaker=message.speaker,
+            at=message.at,
+            context=previous[0] if previous else None,
+            previous=previous,
+            metadata=message.metadata,
+            dismissed=dismissed,
+        )
+        for start in range(0, len(text), LONGEST)
+        if (piece := text[start : start + LONGEST].strip())
+    ]
+
+
+def _turns_before(messages: Sequence[Message], index: int) -> tuple[str, ...]:
+    """The last turns before a message, latest first, without recalled memories and system messages."""
+    before: list[str] = []
+    for message in reversed(messages[:index]):
+        text = RECALLED.sub("", message.text).strip()
+        if message.role != "system" and text:
+            before.append(text[-LONGEST:])
+        if len(before) > _TURNS:
+            break
+    return tuple(before)
+
+
+def _previous(text: str, before: str, turns: tuple[str, ...]) -> tuple[str, ...]:
+    """What a span follows: the same message's earlier part, then the turns before.
+
+    A bare acknowledgement ("Noted.") breaks the thread, unless the span cannot stand alone.
+    """
+    told = tuple(turn for turn in turns if is_empty_talk(turn) is None)
+    if not before and turns and turns[:1] != told[:1] and not leans(text):
+        told = ()
+    return ((before[-LONGEST:], *told) if before else told)[:_TURNS]
+
+
+def _is_echo(
+    terms: tuple[frozenset[str], frozenset[str]], heard: Sequence[tuple[frozenset[str], frozenset[str]]]
+) -> bool:
+    """Whether everything but a few words, and every number, was said in one earlier span."""
+    words, numbers = terms
+    if len(words) < _ECHO_MIN_TERMS:
+        return False
+    return any(len(words & known) >= ECHO_SHARE * len(words) and numbers <= figures for known, figures in heard)

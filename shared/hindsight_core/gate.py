@@ -70,7 +70,7 @@ def _worth(cue: Mapping[str, int], text: str, role: str) -> float:
     """Log-odds that the text is worth keeping, from its cues alone."""
     z = 0.0
     if role == "assistant":
-        z += 1.2 * ("guess" in cue and "second_person" in cue or "completed" in cue) - 0.9
+        z += 1.2 * (("guess" in cue and "second_person" in cue) or "completed" in cue) - 0.9
         z -= 1.5 * ("offer" in cue) + 1.5 * ("recap" in cue)
     elif role == "tool":
         z += 0.8 * bool(re.search(r"[=:：]", text)) + 0.8 * bool(re.search(r"\d", text)) - 2.0 * ("tool_noise" in cue)
