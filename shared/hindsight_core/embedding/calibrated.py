@@ -10,7 +10,7 @@ import numpy as np
 from hindsight_core.embedding import EmbeddingIdentity
 from hindsight_core.embedding.calibration import first_axis, measure
 from hindsight_core.embedding.text import clean
-from hindsight_core.errors import ConfigurationError
+from hindsight_core.errors import ConfigurationError, ProviderUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -75,9 +75,9 @@ class CalibratedEmbedder:
     def _checked(self, raw: NDArray[np.float32]) -> NDArray[np.float32]:
         expected = self.calibration.dimension
         if raw.shape[1] != expected:
-            raise ConfigurationError(
-                f"{self._model.name} makes vectors of {raw.shape[1]} dimensions, its calibration has {expected}.",
-                remedy="Calibrate the model that is really in use: python -m hindsight_core.embedding.calibrate",
+            raise ProviderUnavailable(
+                f"{self._model.name} makes vectors of {raw.shape[1]} dimensions where {expected} belong.",
+                remedy="Another model answers under this name: bring back the one that the calibration was made with.",
             )
         return raw
 

@@ -22,7 +22,7 @@ _UNREADABLE = re.compile("[\x00\ud800-\udfff]")
 def clean(text: str) -> str:
     """The text without NUL and lone surrogates, white space collapsed, cut at about `MAX_TOKENS` tokens."""
     text = " ".join(_UNREADABLE.sub("", text).split())
-    if len(text) * _WIDE <= MAX_TOKENS:
+    if tokens(text) <= MAX_TOKENS:
         return text
     budget = float(MAX_TOKENS)
     for index, char in enumerate(text):
@@ -34,7 +34,7 @@ def clean(text: str) -> str:
 
 def tokens(text: str) -> float:
     """An estimate of the text's tokens, on the high side."""
-    narrow = sum(map(str.isascii, text))
+    narrow = len(text.encode("ascii", "ignore"))
     return narrow * _NARROW + (len(text) - narrow) * _WIDE
 
 

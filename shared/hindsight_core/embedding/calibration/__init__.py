@@ -1,7 +1,9 @@
-"""What is done to a model's own vectors so that a cosine means the same for every model.
+"""What is done to a model's own vectors so that a cosine means the same for every model and language.
 
 Embedding models squeeze all cosines into a narrow band (multilingual-e5: .7 to .9), because every vector shares a
-large common part. Subtracting the mean of neutral texts removes that part; `lo` and `hi` then say which cosine means
+large common part, and texts of one language share another one. Two steps remove them: the mean of neutral texts is
+subtracted, and so is what lies along the line from the Chinese to the English mean. Without the second step a Chinese
+question finds any Chinese text before the English one that answers it. `lo` and `hi` then say which cosine means
 "unrelated" and which means "as close as an answer is to its question".
 """
 
@@ -16,17 +18,19 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from hindsight_core.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from numpy.typing import NDArray
-
     from hindsight_core.embedding.model import Model
 
-    Vectors = NDArray[np.float32]
+Vectors = NDArray[np.float32]
+
+RECIPE = "1"
+"""Counts the changes of `measure`; part of the fingerprint of models that are calibrated while starting."""
 
 _REMEDY = "Write it again with: python -m hindsight_core.embedding.calibrate --embedder URL --out FILE"
 
@@ -41,11 +45,16 @@ class NeutralText(msgspec.Struct, frozen=True):
 
 
 class Calibration(msgspec.Struct, frozen=True, eq=False):
-    """A mean of shape (dimension,), and the cosines that mean 0 and 1."""
+    """The cosines that mean 0 and 1; the mean, shape (dimension,); the unit vector between the languages, same shape.
+
+    `recipe` is set when the calibration was measured while starting, see `fingerprint`.
+    """
 
     lo: float
     hi: float
     mean: Vectors
+    axis: Vectors
+    recipe: str = ""
 
     @property
     def dimension(self) -> int:
@@ -53,8 +62,14 @@ class Calibration(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def fingerprint(self) -> str:
-        """Eight hexadecimal digits of the hash of mean, lo and hi."""
-        digest = hashlib.sha256(self.mean.astype("<f4").tobytes())
+        """Tells calibrations apart in a few characters: the recipe, else a hash of mean, axis, lo and hi.
+
+        A model calibrated while starting has numbers that differ in their last digits from process to process; what
+        is the same in all of them, and makes their vectors comparable, is the recipe.
+        """
+        if self.recipe:
+            return self.recipe
+        digest = hashlib.sha256(_pack(self.mean) + _pack(self.axis))
         digest.update(f"{self.lo:.6f} {self.hi:.6f}".encode())
         return digest.hexdigest()[:8]
 
@@ -63,16 +78,15 @@ class Calibration(msgspec.Struct, frozen=True, eq=False):
         return min(1.0, max(0.0, (cosine - self.lo) / (self.hi - self.lo)))
 
     def centre(self, raw: Vectors) -> Vectors:
-        """The model's vectors, shape (n, dimension), with the mean subtracted and at unit length.
+        """The model's vectors, shape (n, dimension), without mean and language, at unit length.
 
-        A row without any direction left becomes the first axis.
+        A row with no direction left becomes the first axis.
         """
-        out = raw - self.mean
-        norms = np.linalg.norm(out, axis=1)
-        lost = norms < 1e-6
+        out = unit(raw) - self.mean
+        out -= np.outer(out @ self.axis, self.axis)
+        lost = np.linalg.norm(out, axis=1) < _NOTHING
         out[lost] = first_axis(self.dimension)
-        norms[lost] = 1.0
-        return np.asarray(out / norms[:, None], dtype=np.float32)
+        return unit(out)
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -81,6 +95,11 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     lo: float
     hi: float
     mean: str
+    axis: str
+    recipe: str = ""
+
+
+_NOTHING = 1e-6  # what float32 leaves of a vector minus itself
 
 
 def first_axis(dimension: int) -> Vectors:
@@ -90,10 +109,23 @@ def first_axis(dimension: int) -> Vectors:
     return axis
 
 
+def unit(vectors: Vectors) -> Vectors:
+    """Each row at unit length, in float32; a row of zeros stays one."""
+    norms = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    return np.asarray(vectors / np.where(norms > 0, norms, 1.0), dtype=np.float32)
+
+
 def encode(model: str, calibration: Calibration) -> bytes:
-    """The calibration as a JSON file; the mean as base64 of little-endian float32."""
-    mean = base64.b64encode(calibration.mean.astype("<f4").tobytes()).decode("ascii")
-    record = _File(model, calibration.dimension, calibration.lo, calibration.hi, mean)
+    """The calibration as a JSON file; vectors as base64 of little-endian float32."""
+    record = _File(
+        model=model,
+        dimension=calibration.dimension,
+        lo=calibration.lo,
+        hi=calibration.hi,
+        mean=base64.b64encode(_pack(calibration.mean)).decode("ascii"),
+        axis=base64.b64encode(_pack(calibration.axis)).decode("ascii"),
+        recipe=calibration.recipe,
+    )
     return msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n"
 
 
@@ -101,52 +133,71 @@ def decode(data: bytes, *, model: str, source: str) -> Calibration:
     """Reads what `encode` wrote. Raises ConfigurationError when it is damaged or made for another model."""
     try:
         record = msgspec.json.decode(data, type=_File)
-        mean = np.frombuffer(base64.b64decode(record.mean, validate=True), dtype="<f4").astype(np.float32)
+        mean, axis = _unpack(record.mean), _unpack(record.axis)
     except (msgspec.MsgspecError, binascii.Error, ValueError) as exc:
-        raise ConfigurationError(f"{source} is not a calibration file: {exc}", remedy=_REMEDY) from exc
+        raise ConfigurationError(f"{source} is not a calibration file: {exc}.", remedy=_REMEDY) from exc
     if record.model != model:
         raise ConfigurationError(f"{source} calibrates {record.model}, not {model}.", remedy=_REMEDY)
-    if mean.shape != (record.dimension,) or not np.isfinite(mean).all() or not record.lo < record.hi:
+    sound = mean.shape == axis.shape == (record.dimension,) and bool(np.isfinite([mean, axis]).all())
+    if not sound or not record.lo < record.hi:
         raise ConfigurationError(f"{source} is damaged.", remedy=_REMEDY)
-    return Calibration(record.lo, record.hi, mean)
+    return Calibration(record.lo, record.hi, mean, axis, record.recipe)
 
 
 def read(path: Path | None, *, model: str) -> Calibration | None:
     """The calibration in `path`, else the one that ships for `model`, else None."""
     if path is not None:
         try:
-            return decode(path.read_bytes(), model=model, source=str(path))
+            data = path.read_bytes()
         except OSError as exc:
-            raise ConfigurationError(
-                f"Cannot read the calibration file {path}: {exc.strerror}.", remedy=_REMEDY
-            ) from exc
-    shipped = files(__name__).joinpath(f"{file_stem(model)}.json")
-    if not shipped.is_file():
-        return None
-    return decode(shipped.read_bytes(), model=model, source=shipped.name)
+            detail = f"Cannot read the calibration file {path}: {exc.strerror}."
+            raise ConfigurationError(detail, remedy=_REMEDY) from exc
+        return decode(data, model=model, source=str(path))
+    shipped = files(__name__).joinpath(file_name(model))
+    return decode(shipped.read_bytes(), model=model, source=shipped.name) if shipped.is_file() else None
 
 
-def file_stem(model: str) -> str:
-    """The model's name as a file name: `org/name` becomes `org--name`."""
-    return model.replace("/", "--").replace(":", "-")
+def file_name(model: str) -> str:
+    """The name of the file that ships for a model: `org/name` is in `org--name.json`."""
+    return "".join(char if char.isalnum() or char in "-_." else "--" for char in model) + ".json"
 
 
 @lru_cache(maxsize=1)
 def neutral_texts() -> tuple[NeutralText, ...]:
     """The everyday sentences from which calibrations are measured; they ship with the package."""
-    return msgspec.json.decode(files(__name__).joinpath("neutral.json").read_bytes(), type=tuple[NeutralText, ...])
+    return msgspec.json.decode(_neutral_file(), type=tuple[NeutralText, ...])
 
 
-async def measure(model: Model, *, lo: float = 0.0, hi: float | None = None) -> Calibration:
-    """The calibration of a model from its own vectors of `neutral_texts`.
+async def measure(model: Model) -> Calibration:
+    """The calibration of a model from its own vectors of `neutral_texts`, with the recipe as its fingerprint.
 
     One mean for both languages and both roles, each counting the same: on texts not used for the mean it separates
-    related from unrelated ones as well as a mean per role, and keeps vectors of both roles comparable.
+    related from unrelated ones as well as a mean per role, and keeps vectors of both roles comparable. `lo` is 0, what
+    unrelated texts have on average after centring; `hi` is the cosine that one in ten questions reaches with the
+    statement that answers it, in steps of .05.
     """
     texts = neutral_texts()
-    zh = await model.vectors([item.zh for item in texts], "passage")
-    en = await model.vectors([item.en for item in texts], "passage")
-    zh_questions = await model.vectors([item.zh_question for item in texts], "query")
-    en_questions = await model.vectors([item.en_question for item in texts], "query")
-    mean = np.mean([part.mean(axis=0) for part in (zh, en, zh_questions, en_questions)], axis=0)
-    return Calibration(lo, 0.6 if hi is None else hi, np.asarray(mean, dtype=np.float32))
+    zh = unit(await model.vectors([item.zh for item in texts], "passage"))
+    en = unit(await model.vectors([item.en for item in texts], "passage"))
+    zh_questions = unit(await model.vectors([item.zh_question for item in texts], "query"))
+    en_questions = unit(await model.vectors([item.en_question for item in texts], "query"))
+    zh_mean = np.vstack([zh, zh_questions]).mean(axis=0)
+    en_mean = np.vstack([en, en_questions]).mean(axis=0)
+    plain = Calibration(0.0, 1.0, (zh_mean + en_mean) / 2, unit(zh_mean - en_mean))
+    statements, questions = plain.centre(np.vstack([zh, en])), plain.centre(np.vstack([zh_questions, en_questions]))
+    answered = np.quantile(np.sum(statements * questions, axis=1), 0.9)
+    hi = max(0.1, round(float(answered) * 20) / 20)
+    recipe = hashlib.sha256(_neutral_file() + RECIPE.encode()).hexdigest()[:6]
+    return Calibration(plain.lo, hi, plain.mean, plain.axis, f"auto-{recipe}")
+
+
+def _neutral_file() -> bytes:
+    return files(__name__).joinpath("neutral.json").read_bytes()
+
+
+def _pack(vector: Vectors) -> bytes:
+    return vector.astype("<f4").tobytes()
+
+
+def _unpack(text: str) -> Vectors:
+    return np.frombuffer(base64.b64decode(text, validate=True), dtype="<f4").astype(np.float32)
