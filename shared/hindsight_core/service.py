@@ -12,7 +12,14 @@ from hindsight_core.config import Settings
 from hindsight_core.decoding import decode
 from hindsight_core.drafting import candidates
 from hindsight_core.embedding import Embedder, open_embedder
-from hindsight_core.errors import ConfigurationError, HindsightError, InvalidInput, NotFound, ProviderUnavailable
+from hindsight_core.errors import (
+    ConfigurationError,
+    HindsightError,
+    InvalidInput,
+    NotFound,
+    ProviderUnavailable,
+    StoreUnavailable,
+)
 from hindsight_core.filtering import where_of
 from hindsight_core.forgetting import Forgetter
 from hindsight_core.gate import GateSettings
@@ -111,7 +118,10 @@ class MemoryService:
 
     async def ready(self) -> Readiness:
         """Whether the store and the embedder answer; without the embedder searches go on by words alone."""
-        components = [await self._store.check()]
+        try:
+            components = [await self._store.check()]
+        except StoreUnavailable as exc:
+            components = [Component(name="store", status="down", detail=exc.detail, remedy=exc.remedy)]
         if self._embedder is not None:
             try:
                 await self._embedder.embed(["ready?"], "query")
@@ -335,7 +345,14 @@ def open_service(settings: Settings, *, embedder: bool = True) -> MemoryService:
     """The service that the settings describe; nothing is opened before `start` and the first call."""
     return MemoryService(
         open_store(settings.store, cache_bytes=settings.cache_mb << 20),
-        open_embedder(settings.embedder) if embedder else None,
+        open_embedder(
+            settings.embedder,
+            api_key=settings.embedder_key,
+            timeout=settings.embedder_timeout,
+            batch_size=settings.embedder_batch,
+        )
+        if embedder
+        else None,
         settings,
     )
 
