@@ -249,7 +249,7 @@ async def test_a_contested_pair_is_settled_in_one_call(service, store, caller, d
 
 
 async def test_an_export_comes_back_whole_in_another_namespace(service, caller):
-    old = await keep(service, caller, "The demo runs on blue", tags=("a",), metadata={"n": [1, "x", True, None]})
+    old = await keep(service, caller, "The demo runs on blue", tags=("a",), metadata={"n": [1, "x", True], "z": None})
     await keep(service, caller, "The demo runs on green", supersedes=(old.id,))
     door = await keep(service, caller, "The door is shut")
     await service.forget(ForgetRequest(ids=(door.id,)), caller)
