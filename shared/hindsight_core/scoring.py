@@ -28,7 +28,7 @@ UNDATED = np.iinfo(np.int64).min
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     """What a formula reads of n memories; every array has n rows.
 
-    `cosine` is None when nothing has a vector, and 0 where one memory has none. `bm25` is the better of text and
+    `cosine` is None when nothing has a vector, and -inf where one memory has none. `bm25` is the better of text and
     context. `moment` is `observed_at` in Unix milliseconds, `UNDATED` where it is missing or known only to the month
     or year. `half_life` is the memory's own in days, NaN where its type's counts. `memory_type` indexes
     `MEMORY_TYPES`. `holding` tells which memories a weight applies to.
@@ -44,9 +44,13 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Scored(msgspec.Struct, frozen=True, kw_only=True):
-    """The scores of n memories and the parts they are made of, each of n rows."""
+    """The scores of n memories and the parts they are made of, each of n rows.
+
+    `support` is what `relevance` is clipped from.
+    """
 
     score: Floats
+    support: Floats
     similarity: Floats
     lexical: Floats
     relevance: Floats
@@ -84,7 +88,8 @@ def evaluate(formula: Formula, evidence: Evidence, now: int) -> Scored:
                 total += signal.weight * evidence.holding(signal)
             case _:
                 assert_never(signal)
-    relevance = np.clip(total / formula.span, 0.0, 1.0)
+    support = total / formula.span
+    relevance = np.clip(support, 0.0, 1.0)
     score = formula.relevance_weight * relevance
     recency = confidence = zero
     bias = np.zeros_like(zero)
@@ -102,6 +107,7 @@ def evaluate(formula: Formula, evidence: Evidence, now: int) -> Scored:
                 assert_never(other)
     return Scored(
         score=score + bias,
+        support=support,
         similarity=similarity,
         lexical=lexical,
         relevance=relevance,

@@ -9,8 +9,10 @@ from hindsight_core.stores import Vector
 
 Vectors = NDArray[np.float32]
 
-# A matrix-vector product of this size stays on one thread of the BLAS, which is faster than its hand-over to several.
+# A product of this size stays on one thread of the BLAS, which is faster than handing it over to several.
 _SLAB_ELEMENTS = 512 * 384
+# Reading a whole slab in order beats picking its rows when more than this share of them is wanted.
+_DENSE = 0.3
 
 
 class Matrix:
@@ -36,20 +38,36 @@ class Matrix:
             self._slabs[slab][row : row + len(part)] = part
             done += len(part)
 
-    def dot(self, vector: Vector, size: int) -> Vectors:
-        """The products with the first `size` slots; 0 for those beyond the last vector."""
-        out = np.zeros(max(size, len(self._slabs) * self._rows), np.float32)
-        for number, slab in enumerate(self._slabs):
-            start = number * self._rows
-            np.dot(slab, vector, out=out[start : start + self._rows])
-        return out[:size]
+    def products(self, vectors: Vectors, slots: NDArray[np.intp]) -> Vectors:
+        """The products of the rows at `slots`, which ascend, with `vectors`; 0 beyond the last row.
 
-    def take(self, slots: NDArray[np.integer]) -> Vectors:
+        `vectors` has shape (dimension,) or (dimension, n), the answer (slots,) or (slots, n).
+        """
+        out = np.zeros((len(slots), *vectors.shape[1:]), np.float32)
+        starts = np.arange(len(self._slabs) + 1) * self._rows
+        bounds = np.searchsorted(slots, starts).tolist()
+        for number, slab in enumerate(self._slabs):
+            some = slice(bounds[number], bounds[number + 1])
+            count = some.stop - some.start
+            if count == self._rows:
+                np.dot(slab, vectors, out=out[some])
+            elif count > _DENSE * self._rows:
+                out[some] = np.dot(slab, vectors)[slots[some] - starts[number]]
+            elif count:
+                out[some] = np.dot(slab[slots[some] - starts[number]], vectors)
+        return out
+
+    def exact(self, vector: Vector, slots: NDArray[np.intp]) -> NDArray[np.float64]:
+        """As `products`, in double precision, and bit for bit the same wherever a row lies."""
+        rows = self.take(slots).astype(np.float64)
+        products: NDArray[np.float64] = np.add.reduce(rows * vector.astype(np.float64), axis=1)
+        return products
+
+    def take(self, slots: NDArray[np.intp]) -> Vectors:
         """A copy of the rows at `slots`, shape (n, dimension)."""
         out = np.zeros((len(slots), self._dimension), np.float32)
         numbers, rows = np.divmod(slots, self._rows)
-        for number in np.unique(numbers):
+        for at, (number, row) in enumerate(zip(numbers.tolist(), rows.tolist(), strict=True)):
             if number < len(self._slabs):
-                here = numbers == number
-                out[here] = self._slabs[number][rows[here]]
+                out[at] = self._slabs[number][row]
         return out

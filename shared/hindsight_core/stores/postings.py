@@ -8,11 +8,13 @@ al., 1996).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from hindsight_core.scoring import Mask
 from hindsight_core.stores.rows import TERM
 
 Stamps = NDArray[np.uint64]
@@ -21,7 +23,7 @@ Impacts = NDArray[np.uint16]
 
 
 class Segment(msgspec.Struct, frozen=True, kw_only=True):
-    """Term `stamps[i]` is held by `slots[starts[i]:starts[i + 1]]`, ascending, with `impacts` beside them."""
+    """Term `stamps[i]` is held by `slots[starts[i]:starts[i + 1]]`, with `impacts` beside them."""
 
     stamps: Stamps
     starts: NDArray[np.int64]
@@ -34,23 +36,26 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, terms: Stamps, slots: Slots, impacts: Impacts) -> Segment:
-        """A segment of (term, slot, impact) triples; those of one term in ascending order of slot."""
-        order = np.argsort(terms, kind="stable")
-        stamps, starts = np.unique(terms[order], return_index=True)
+        """A segment of (term, slot, impact) triples; `impacts` is empty where nobody asks for them."""
+        order = np.argsort(terms)
+        terms = terms[order]
+        starts = np.flatnonzero(np.concatenate(([True], terms[1:] != terms[:-1])))
         return cls(
-            stamps=stamps,
-            starts=np.append(starts, len(terms)).astype(np.int64),
+            stamps=terms[starts],
+            starts=np.append(starts, len(terms)),
             slots=slots[order],
-            impacts=impacts[order],
+            impacts=impacts[order] if len(impacts) else impacts,
         )
 
-    def merged(self, later: Segment, live: NDArray[np.bool_]) -> Segment:
-        """Both in one, without the slots that are no longer live; the slots of `later` are all greater."""
-        terms = np.concatenate([np.repeat(s.stamps, np.diff(s.starts)) for s in (self, later)])
-        slots = np.concatenate([self.slots, later.slots])
-        impacts = np.concatenate([self.impacts, later.impacts])
+    def merged(self, other: Segment, live: Mask) -> Segment | None:
+        """Both in one, without the slots that are no longer live; None when nothing is left."""
+        terms = np.concatenate([np.repeat(s.stamps, np.diff(s.starts)) for s in (self, other)])
+        slots = np.concatenate([self.slots, other.slots])
+        impacts = np.concatenate([self.impacts, other.impacts])
         kept = live[slots]
-        return Segment.of(terms[kept], slots[kept], impacts[kept])
+        if not np.any(kept):
+            return None
+        return Segment.of(terms[kept], slots[kept], impacts[kept] if len(impacts) else impacts)
 
 
 class Postings:
@@ -63,27 +68,23 @@ class Postings:
     def nbytes(self) -> int:
         return sum(segment.nbytes for segment in self._segments)
 
-    def add(self, blobs: list[bytes], first: int, live: NDArray[np.bool_]) -> None:
-        """Index the packed terms of rows `first`, `first + 1`, …; `live` tells which slots still count."""
-        terms = np.frombuffer(b"".join(blobs), TERM)
-        sizes = np.array([len(blob) for blob in blobs]) // TERM.itemsize
-        self._add(terms["stamp"], terms["impact"], sizes, first, live)
+    def add(self, terms: NDArray[Any], sizes: NDArray[np.int64], first: int, live: Mask) -> None:
+        """Index the slots `first`, `first + 1`, …, of which each holds the next `sizes` terms.
 
-    def add_labels(self, blobs: list[bytes], first: int, live: NDArray[np.bool_]) -> None:
-        """As `add`, for packed stamps without impacts."""
-        stamps = np.frombuffer(b"".join(blobs), "<u8")
-        sizes = np.array([len(blob) for blob in blobs]) // 8
-        self._add(stamps, np.zeros(len(stamps), np.uint16), sizes, first, live)
-
-    def _add(
-        self, stamps: Stamps, impacts: Impacts, sizes: NDArray[np.int64], first: int, live: NDArray[np.bool_]
-    ) -> None:
-        if not len(stamps):
+        `terms` are of type `TERM`, or bare stamps where there are no impacts; `live` tells which slots still count.
+        """
+        if not len(terms):
             return
         slots = np.repeat(np.arange(first, first + len(sizes), dtype=np.int32), sizes)
-        segment = Segment.of(stamps, slots, impacts)
+        if terms.dtype == TERM:
+            segment = Segment.of(terms["stamp"], slots, terms["impact"])
+        else:
+            segment = Segment.of(terms, slots, np.zeros(0, np.uint16))
         while self._segments and len(self._segments[-1].slots) < 2 * len(segment.slots):
-            segment = self._segments.pop().merged(segment, live)
+            merged = self._segments.pop().merged(segment, live)
+            if merged is None:
+                return
+            segment = merged
         self._segments.append(segment)
 
     def holders(self, stamp: int) -> Iterator[tuple[Slots, Impacts]]:

@@ -14,9 +14,10 @@ from hindsight_core.stores.rows import unpack
 
 _CHUNK = 500
 _RECORD = (
-    "SELECT b.memory, b.fields, a.count, a.at, v.bare, v.mixed, m.id FROM memories m JOIN bodies b ON b.row = m.row"
+    "SELECT b.memory, b.fields, a.count, a.at, v.bare, v.mixed, m.id, m.row FROM memories m"
+    " JOIN bodies b ON b.row = m.row"
     " JOIN terms t ON t.row = m.row LEFT JOIN vectors v ON v.row = m.row LEFT JOIN access a ON a.row = m.row"
-    " WHERE m.namespace = ?"
+    " WHERE "
 )
 _DECODE: dict[Log, Callable[[bytes], Any]] = {
     "events": decode_event,
@@ -53,9 +54,15 @@ def get(connection: sqlite3.Connection, namespace: str, ids: Sequence[str]) -> l
     for start in range(0, len(wanted), _CHUNK):
         some = wanted[start : start + _CHUNK]
         marks = ",".join("?" * len(some))
-        for *row, memory_id in connection.execute(f"{_RECORD} AND m.id IN ({marks})", (number, *some)):
-            found[memory_id] = unpack(tuple(row))
+        for row in connection.execute(f"{_RECORD} m.namespace = ? AND m.id IN ({marks})", (number, *some)):
+            found[row[6]] = unpack(row[:6])
     return [found[memory_id] for memory_id in ids if memory_id in found]
+
+
+def records_at(connection: sqlite3.Connection, rows: Sequence[int]) -> dict[int, Record]:
+    """The records in these rows of the file, by row."""
+    marks = ",".join("?" * len(rows))
+    return {row[7]: unpack(row[:6]) for row in connection.execute(f"{_RECORD} m.row IN ({marks})", tuple(rows))}
 
 
 def scan(connection: sqlite3.Connection, namespace: str, where: Where, after: str | None, limit: int) -> list[Record]:
@@ -63,9 +70,9 @@ def scan(connection: sqlite3.Connection, namespace: str, where: Where, after: st
     if after is not None:
         conditions, params = f"{conditions} AND m.id > ?", [*params, after]
     rows = connection.execute(
-        f"{_RECORD}{conditions} ORDER BY m.id LIMIT ?", (_number(connection, namespace), *params, limit)
+        f"{_RECORD} m.namespace = ?{conditions} ORDER BY m.id LIMIT ?", (_number(connection, namespace), *params, limit)
     )
-    return [unpack(tuple(row[:-1])) for row in rows]
+    return [unpack(row[:6]) for row in rows]
 
 
 def read(

@@ -1,7 +1,7 @@
 """One namespace in memory: columns, vectors and postings of its memories, kept up with the file by change sequence.
 
 A slot is a position in every column. Slots are in ascending order of their row in the file, and a row's vectors,
-terms and labels never change (see `schema`), so catching up appends new rows, overwrites changed columns, and marks
+terms and labels never change (see `schema`), so catching up appends new rows, overwrites changed facts, and marks
 removed rows as dead. No Python object is kept per memory.
 """
 
@@ -10,66 +10,32 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Sequence
-from typing import Any, TypeAlias, get_args
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hindsight_core.models import Kind, Source, Status
-from hindsight_core.scoring import MEMORY_TYPES, UNDATED, Mask
-from hindsight_core.stores import Where
-from hindsight_core.stores.conditions import key_label, stamp, wanted_labels
+from hindsight_core.scoring import Floats, Mask
+from hindsight_core.stores import Vector
 from hindsight_core.stores.matrix import Matrix
 from hindsight_core.stores.postings import Postings
-from hindsight_core.stores.rows import HALF
+from hindsight_core.stores.rows import CODES, FACTS, HALF, TERM
 
-STATUSES: tuple[Status, ...] = get_args(Status)
-KINDS: tuple[Kind, ...] = get_args(Kind)
-SOURCES: tuple[Source, ...] = get_args(Source)
-NEVER = np.iinfo(np.int64).max
-
-Slots: TypeAlias = NDArray[np.int64]
+Slots: TypeAlias = NDArray[np.intp]
 
 _CHUNK = 1000
-_SELECT = (
-    "SELECT m.row, m.id, m.status, m.memory_type, m.kind, m.source, m.visibility, m.user_id, m.agent_id, m.session_id,"
-    " m.task_id, m.observed_at, m.precise, m.valid_from, m.valid_to, m.expires_at, m.pinned, m.confidence,"
-    " m.half_life_days, m.question"
+_KNOWN = "SELECT m.row, m.facts FROM memories m"
+_NEW = (
+    "SELECT m.row, m.facts, m.id, t.text, t.context, t.labels, ifnull(v.mixed, v.bare) FROM memories m"
+    " JOIN terms t ON t.row = m.row LEFT JOIN vectors v ON v.row = m.row"
 )
-_SEARCHED = (
-    ", t.text, t.context, t.labels, v.bare, v.mixed FROM memories m JOIN terms t ON t.row = m.row"
-    " LEFT JOIN vectors v ON v.row = m.row"
-)
-_TYPES: dict[str, Any] = {
-    "row": np.int64,
-    "id": "S1",
-    "status": np.int8,
-    "memory_type": np.int8,
-    "kind": np.int8,
-    "source": np.int8,
-    "shared": np.bool_,
-    "user_id": np.uint64,
-    "agent_id": np.uint64,
-    "session_id": np.uint64,
-    "task_id": np.uint64,
-    "observed_at": np.int64,
-    "moment": np.int64,
-    "valid_from": np.int64,
-    "valid_to": np.int64,
-    "expires_at": np.int64,
-    "confidence": np.float64,
-    "half_life": np.float64,
-    "question": np.bool_,
-    "live": np.bool_,
-    "closeness": np.float32,
-    "vector": np.bool_,
+_COLUMNS: dict[str, Any] = {
+    "row": np.dtype(np.int64),
+    "id": np.dtype("S1"),
+    "live": np.dtype(np.bool_),
+    **{name: FACTS[name] for name in FACTS.names or ()},
 }
-_CODES: dict[str, dict[str, int]] = {
-    "status": {name: code for code, name in enumerate(STATUSES)},
-    "memory_type": {name: code for code, name in enumerate(MEMORY_TYPES)},
-    "kind": {name: code for code, name in enumerate(KINDS)},
-    "source": {name: code for code, name in enumerate(SOURCES)},
-}
+_STAMP = np.dtype("<u8")
 
 
 class Resident:
@@ -84,7 +50,9 @@ class Resident:
         self.text = Postings()
         self.context = Postings()
         self.labels = Postings()
-        self._columns: dict[str, NDArray[Any]] = {name: np.zeros(0, kind) for name, kind in _TYPES.items()}
+        self.rankable: Mask = np.zeros(0, np.bool_)
+        self.documents = 0
+        self._columns: dict[str, NDArray[Any]] = {name: np.zeros(0, kind) for name, kind in _COLUMNS.items()}
 
     @property
     def nbytes(self) -> int:
@@ -93,6 +61,7 @@ class Resident:
         return columns + vectors + self.text.nbytes + self.context.nbytes + self.labels.nbytes
 
     def __getitem__(self, name: str) -> NDArray[Any]:
+        """A column, one value a slot: `row`, `id`, `live`, and those of `FACTS`."""
         return self._columns[name][: self.size]
 
     def catch_up(self, connection: sqlite3.Connection) -> None:
@@ -106,81 +75,108 @@ class Resident:
         since = (number, self.sequence)
         if self.sequence:
             gone = connection.execute("SELECT row FROM tombstones WHERE namespace = ? AND sequence > ?", since)
-            slots = self.slots_of([row for (row,) in gone])
-            self._columns["live"][slots] = False
+            self["live"][self.slots_of([row for (row,) in gone])] = False
         changed = connection.execute("SELECT row FROM memories WHERE namespace = ? AND sequence > ?", since)
         rows = sorted(row for (row,) in changed)
         last = int(self["row"][-1]) if self.size else 0
-        known = [row for row in rows if row <= last]
-        for some in _chunks(known):
-            query = f"{_SELECT} FROM memories m WHERE m.row IN ({_marks(some)}) ORDER BY m.row"
-            self._set(self.slots_of(some), connection.execute(query, some).fetchall())
-        for some in _chunks(rows[len(known) :]):
-            query = f"{_SELECT}{_SEARCHED} WHERE m.row IN ({_marks(some)}) ORDER BY m.row"
-            self._append(connection.execute(query, some).fetchall())
+        known = sum(row <= last for row in rows)
+        for some in _chunks(rows[:known]):
+            found_rows, facts = _fetch(connection, _KNOWN, some)
+            self._put(self.slots_of(found_rows), facts)
+        self._append(connection, rows[known:])
+        # Every status counts in the statistics of terms, but not what was erased nor what is never ranked.
+        self.rankable = self["live"] & (self["memory_type"] != CODES["memory_type"]["working"])
+        self.documents = int(np.count_nonzero(self.rankable))
         self.sequence = sequence
 
     def slots_of(self, rows: Sequence[int]) -> Slots:
         """The slots of those rows that are known."""
         wanted = np.array(rows, np.int64)
         slots = np.searchsorted(self["row"], wanted)
-        slots = slots[slots < self.size] if self.size else slots[:0]
-        return slots[np.isin(self["row"][slots], wanted)]
+        inside = slots < self.size
+        slots, wanted = slots[inside], wanted[inside]
+        known: Slots = slots[self["row"][slots] == wanted]
+        return known
 
-    def _append(self, rows: list[tuple[Any, ...]]) -> None:
+    def cosines(self, vectors: NDArray[np.float32], slots: Slots) -> NDArray[np.float32]:
+        """Cosines with the vectors at `slots`, which ascend; -inf where there is none.
+
+        `vectors` has shape (dimension,) or (dimension, n), the answer (slots,) or (slots, n).
+        """
+        assert self.matrix is not None
+        found = self.matrix.products(vectors, slots)
+        found[np.isnan(self["closeness"][slots])] = -np.inf
+        return found
+
+    def exact_cosines(self, vector: Vector, slots: Slots) -> Floats:
+        """As `cosines` of one vector, in double precision, and bit for bit the same wherever a memory lies."""
+        assert self.matrix is not None
+        found = self.matrix.exact(vector, slots)
+        found[np.isnan(self["closeness"][slots])] = -np.inf
+        return found
+
+    def holding(self, labels: Sequence[int]) -> Mask:
+        """Which slots have at least one of these labels."""
+        found = np.zeros(self.size, np.bool_)
+        for label in labels:
+            for slots, _ in self.labels.holders(label):
+                found[slots] = True
+        return found
+
+    def containing(self, stamp: int) -> int:
+        """In how many texts of rankable memories a term occurs."""
+        exact = self.documents == self.size
+        return sum(
+            len(slots) if exact else int(np.count_nonzero(self.rankable[slots]))
+            for slots, _ in self.text.holders(stamp)
+        )
+
+    def _append(self, connection: sqlite3.Connection, rows: list[int]) -> None:
         first = self.size
         self._grow(first + len(rows))
-        self.size = first + len(rows)
-        slots = np.arange(first, self.size)
-        self._columns["live"][slots] = True
-        self._set(slots, rows)
-        text, context, labels, bare, mixed = list(zip(*rows, strict=True))[-5:]
-        live = self["live"]
-        self.text.add(list(text), first, live)
-        self.context.add(list(context), first, live)
-        self.labels.add_labels(list(labels), first, live)
-        self._append_vectors(slots, bare, mixed)
+        fields = (self.text, self.context, self.labels)
+        blobs: list[list[bytes]] = [[] for _ in fields]
+        sizes: list[list[int]] = [[] for _ in fields]
+        for some in _chunks(rows):
+            found_rows, facts, ids, *packed, vectors = _fetch(connection, _NEW, some)
+            slots = np.arange(self.size, self.size + len(found_rows))
+            self.size += len(found_rows)
+            self["row"][slots] = found_rows
+            self["live"][slots] = True
+            self._put(slots, facts)
+            self._put_ids(slots, ids)
+            self._put_vectors(slots, vectors)
+            # Blobs are joined chunk by chunk: a hundred thousand small ones would stay as holes in the heap.
+            for field, column in enumerate(packed):
+                blobs[field].append(b"".join(column))
+                sizes[field].extend(map(len, column))
+        for postings, joined, size, unit in zip(fields, blobs, sizes, (TERM, TERM, _STAMP), strict=True):
+            terms = np.frombuffer(b"".join(joined), unit)
+            postings.add(terms, np.array(size, np.int64) // unit.itemsize, first, self["live"])
 
-    def _append_vectors(self, slots: Slots, bare: Sequence[bytes | None], mixed: Sequence[bytes | None]) -> None:
-        held = slots[[blob is not None for blob in bare]]
-        self._columns["vector"][held] = True
-        self._columns["closeness"][slots] = 1.0
-        if not len(held):
+    def _put(self, slots: Slots, facts: Sequence[bytes]) -> None:
+        values = np.frombuffer(b"".join(facts), FACTS)
+        for name in FACTS.names or ():
+            self._columns[name][slots] = values[name]
+
+    def _put_ids(self, slots: Slots, ids: Sequence[str]) -> None:
+        encoded = np.array([name.encode() for name in ids])
+        if encoded.dtype.itemsize > self._columns["id"].dtype.itemsize:
+            self._columns["id"] = self._columns["id"].astype(encoded.dtype)
+        self._columns["id"][slots] = encoded
+
+    def _put_vectors(self, slots: Slots, blobs: Sequence[bytes | None]) -> None:
+        held = [blob for blob in blobs if blob is not None]
+        if not held:
             return
-        own = _vectors([blob for blob in bare if blob is not None])
-        used = _vectors([b if m is None else m for b, m in zip(bare, mixed, strict=True) if b is not None])
+        vectors = np.frombuffer(b"".join(held), HALF).astype(np.float32).reshape(len(held), -1)
         if self.matrix is None:
-            self.matrix = Matrix(own.shape[1])
-        padded = np.zeros((len(slots), own.shape[1]), np.float32)
-        padded[held - slots[0]] = used
-        self.matrix.put(int(slots[0]), padded)
-        self._columns["closeness"][held] = np.minimum(1.0, np.einsum("ij,ij->i", own, used))
-
-    def _set(self, slots: Slots, rows: list[tuple[Any, ...]]) -> None:
-        columns = dict(zip(_NAMES, zip(*rows, strict=True), strict=False))
-        ids = np.array([name.encode() for name in columns["id"]])
-        if ids.dtype.itemsize > self._columns["id"].dtype.itemsize:
-            self._columns["id"] = self._columns["id"].astype(ids.dtype)
-        put = self._columns
-        put["row"][slots] = columns["row"]
-        put["id"][slots] = ids
-        for name, codes in _CODES.items():
-            put[name][slots] = [codes[value] for value in columns[name]]
-        put["shared"][slots] = [value == "shared" for value in columns["visibility"]]
-        for name in ("user_id", "agent_id", "session_id", "task_id"):
-            put[name][slots] = [0 if value is None else stamp(value) for value in columns[name]]
-        observed = [UNDATED if value is None else value for value in columns["observed_at"]]
-        put["observed_at"][slots] = observed
-        put["moment"][slots] = np.where(columns["precise"], observed, UNDATED)
-        put["valid_from"][slots] = columns["valid_from"]
-        put["valid_to"][slots] = [NEVER if value is None else value for value in columns["valid_to"]]
-        put["expires_at"][slots] = [
-            NEVER if value is None or pinned else value
-            for value, pinned in zip(columns["expires_at"], columns["pinned"], strict=True)
-        ]
-        put["confidence"][slots] = columns["confidence"]
-        put["half_life"][slots] = [np.nan if value is None else value for value in columns["half_life_days"]]
-        put["question"][slots] = columns["question"]
+            self.matrix = Matrix(vectors.shape[1])
+        if len(held) < len(blobs):
+            padded = np.zeros((len(blobs), vectors.shape[1]), np.float32)
+            padded[[blob is not None for blob in blobs]] = vectors
+            vectors = padded
+        self.matrix.put(int(slots[0]), vectors)
 
     def _grow(self, size: int) -> None:
         if size <= len(self._columns["row"]):
@@ -191,65 +187,12 @@ class Resident:
             grown[: self.size] = column[: self.size]
             self._columns[name] = grown
 
-    def holding(self, labels: Sequence[int]) -> Mask:
-        """Which slots have at least one of these labels."""
-        found = np.zeros(self.size, np.bool_)
-        for label in labels:
-            for slots, _ in self.labels.holders(label):
-                found[slots] = True
-        return found
 
-    def matching(self, where: Where, ids: Slots | None) -> Mask:
-        """Which live slots satisfy the conditions; `ids` are the slots of `where.ids`."""
-        mask = self["live"].copy()
-        for name in ("user_id", "session_id", "task_id"):
-            if (value := getattr(where, name)) is not None:
-                mask &= self[name] == np.uint64(stamp(value))
-        if where.no_user:
-            mask &= self["user_id"] == 0
-        if where.reader is None:
-            mask &= self["shared"]
-        elif where.reader != "*":
-            mask &= self["shared"] | (self["agent_id"] == np.uint64(stamp(where.reader)))
-        for name, values in (
-            ("status", where.statuses),
-            ("memory_type", where.memory_types),
-            ("kind", where.kinds),
-            ("source", where.sources),
-        ):
-            if values is not None:
-                wanted = np.zeros(len(_CODES[name]), np.bool_)
-                wanted[[_CODES[name][value] for value in values]] = True
-                mask &= wanted[self[name]]
-        if where.observed_from is not None:
-            mask &= self["observed_at"] >= max(where.observed_from, UNDATED + 1)
-        if where.observed_to is not None:
-            mask &= (self["observed_at"] < where.observed_to) & (self["observed_at"] != UNDATED)
-        if where.valid_at is not None:
-            mask &= (self["valid_from"] <= where.valid_at) & (self["valid_to"] > where.valid_at)
-        if where.alive_at is not None:
-            mask &= self["expires_at"] > where.alive_at
-        if where.key is not None:
-            mask &= self.holding([key_label(where.key)])
-        for group in wanted_labels(where):
-            mask &= self.holding(group)
-        if ids is not None:
-            named = np.zeros(self.size, np.bool_)
-            named[ids] = True
-            mask &= named
-        return mask
-
-
-_NAMES = [part.strip().removeprefix("m.") for part in _SELECT.removeprefix("SELECT").split(",")]
-
-
-def _vectors(blobs: list[bytes]) -> NDArray[np.float32]:
-    return np.frombuffer(b"".join(blobs), HALF).astype(np.float32).reshape(len(blobs), -1)
+def _fetch(connection: sqlite3.Connection, select: str, rows: list[int]) -> list[tuple[Any, ...]]:
+    """The columns of these rows, in order of row."""
+    marks = ",".join("?" * len(rows))
+    return list(zip(*connection.execute(f"{select} WHERE m.row IN ({marks}) ORDER BY m.row", rows), strict=True))
 
 
 def _chunks(rows: list[int]) -> list[list[int]]:
     return [rows[start : start + _CHUNK] for start in range(0, len(rows), _CHUNK)]
-
-
-def _marks(rows: list[int]) -> str:
-    return ",".join("?" * len(rows))

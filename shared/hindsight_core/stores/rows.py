@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, datetime, timedelta
-from typing import TypeAlias
+from typing import TypeAlias, get_args
 
 import msgspec
 import numpy as np
@@ -12,15 +13,54 @@ from numpy.typing import NDArray
 
 from hindsight_core.caller import millis
 from hindsight_core.indexing import IndexFields
-from hindsight_core.models import Memory
+from hindsight_core.models import Kind, Memory, Source, Status
+from hindsight_core.scoring import MEMORY_TYPES, UNDATED, moment
 from hindsight_core.stores import Record, Vector
 from hindsight_core.stores.conditions import labels, stamp
+
+STATUSES: tuple[Status, ...] = get_args(Status)
+KINDS: tuple[Kind, ...] = get_args(Kind)
+SOURCES: tuple[Source, ...] = get_args(Source)
+CODES: dict[str, dict[str, int]] = {
+    "status": {name: code for code, name in enumerate(STATUSES)},
+    "memory_type": {name: code for code, name in enumerate(MEMORY_TYPES)},
+    "kind": {name: code for code, name in enumerate(KINDS)},
+    "source": {name: code for code, name in enumerate(SOURCES)},
+}
+NEVER = np.iinfo(np.int64).max
 
 # A term of a memory: its stamp, and its impact as a fraction of 65535 (finer than float16 and never 0).
 TERM = np.dtype([("stamp", "<u8"), ("impact", "<u2")])
 IMPACT_SCALE = 65535
 HALF = np.dtype("<f2")
 
+# What an index in memory holds of a memory besides its terms and vectors. Codes are positions in the tuples above;
+# a missing scope id is stamp 0; `expires_at` of a pinned memory is `NEVER`; `moment` is for recency, `observed_at` for
+# filters; `closeness` is the cosine of the bare and the mixed vector, NaN without any.
+FACTS = np.dtype(
+    [
+        ("status", "i1"),
+        ("memory_type", "i1"),
+        ("kind", "i1"),
+        ("source", "i1"),
+        ("shared", "?"),
+        ("question", "?"),
+        ("user_id", "<u8"),
+        ("agent_id", "<u8"),
+        ("session_id", "<u8"),
+        ("task_id", "<u8"),
+        ("observed_at", "<i8"),
+        ("moment", "<i8"),
+        ("valid_from", "<i8"),
+        ("valid_to", "<i8"),
+        ("expires_at", "<i8"),
+        ("confidence", "<f8"),
+        ("half_life", "<f8"),
+        ("closeness", "<f4"),
+    ]
+)
+
+# The columns of `memories` that scans search by.
 COLUMNS = (
     "id",
     "version",
@@ -35,14 +75,11 @@ COLUMNS = (
     "task_id",
     "key",
     "observed_at",
-    "precise",
     "valid_from",
     "valid_to",
     "expires_at",
     "pinned",
-    "confidence",
-    "half_life_days",
-    "question",
+    "facts",
 )
 
 Row: TypeAlias = tuple[bytes, bytes, int | None, int | None, bytes | None, bytes | None]
@@ -77,6 +114,8 @@ def pack(record: Record) -> Packed:
     mixed = None if record.mixed is None else narrow(record.mixed)
     if bare is None:
         bare, mixed = mixed, None
+    if mixed == bare:
+        mixed = None
     return Packed(
         columns=(
             memory.id,
@@ -92,14 +131,11 @@ def pack(record: Record) -> Packed:
             memory.task_id,
             memory.key,
             _millis(memory.observed_at),
-            memory.precision in {"instant", "day"},
             millis(memory.valid_from),
             _millis(memory.valid_to),
             _millis(memory.expires_at),
             memory.pinned,
-            memory.confidence,
-            memory.half_life_days,
-            index.question,
+            _facts(memory, index, bare, mixed),
         ),
         memory=_encode(replace(memory, access_count=0, last_accessed_at=None)),
         fields=_encode(index),
@@ -107,8 +143,40 @@ def pack(record: Record) -> Packed:
         context=pack_terms(index.context),
         labels=np.array(labels(memory, index), "<u8").tobytes(),
         bare=bare,
-        mixed=None if mixed == bare else mixed,
+        mixed=mixed,
     )
+
+
+def _facts(memory: Memory, index: IndexFields, bare: bytes | None, mixed: bytes | None) -> bytes:
+    closeness = math.nan
+    if bare is not None:
+        closeness = 1.0 if mixed is None else min(1.0, float(widen(bare) @ widen(mixed)))
+    observed_at, expires_at = _millis(memory.observed_at), _millis(memory.expires_at)
+    facts = (
+        CODES["status"][memory.status],
+        CODES["memory_type"][memory.memory_type],
+        CODES["kind"][memory.kind],
+        CODES["source"][memory.source],
+        memory.visibility == "shared",
+        index.question,
+        scope_stamp(memory.user_id),
+        scope_stamp(memory.agent_id),
+        scope_stamp(memory.session_id),
+        scope_stamp(memory.task_id),
+        UNDATED if observed_at is None else observed_at,
+        moment(memory),
+        millis(memory.valid_from),
+        NEVER if memory.valid_to is None else millis(memory.valid_to),
+        NEVER if expires_at is None or memory.pinned else expires_at,
+        memory.confidence,
+        memory.half_life_days or math.nan,
+        closeness,
+    )
+    return np.array(facts, FACTS).tobytes()
+
+
+def scope_stamp(scope_id: str | None) -> int:
+    return 0 if scope_id is None else stamp(scope_id)
 
 
 def pack_terms(impacts: dict[str, float]) -> bytes:
@@ -124,7 +192,7 @@ def narrow(vector: NDArray[np.floating]) -> bytes:
 
 
 def widen(blob: bytes) -> Vector:
-    """A stored vector; what searches compute with, so that a reload changes no score."""
+    """A stored vector, or several joined; what searches compute with, so that a reload changes no score."""
     return np.frombuffer(blob, HALF).astype(np.float32)
 
 

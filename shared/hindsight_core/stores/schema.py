@@ -27,9 +27,8 @@ MIGRATIONS: tuple[str, ...] = (
         version INTEGER NOT NULL, sequence INTEGER NOT NULL,
         status TEXT NOT NULL, memory_type TEXT NOT NULL, kind TEXT NOT NULL, source TEXT NOT NULL,
         visibility TEXT NOT NULL, user_id TEXT, agent_id TEXT, session_id TEXT, task_id TEXT, key TEXT,
-        observed_at INTEGER, precise INTEGER NOT NULL, valid_from INTEGER NOT NULL, valid_to INTEGER,
-        expires_at INTEGER, pinned INTEGER NOT NULL, confidence REAL NOT NULL, half_life_days REAL,
-        question INTEGER NOT NULL
+        observed_at INTEGER, valid_from INTEGER NOT NULL, valid_to INTEGER,
+        expires_at INTEGER, pinned INTEGER NOT NULL, facts BLOB NOT NULL
     );
     CREATE UNIQUE INDEX memories_id ON memories (namespace, id);
     CREATE INDEX memories_sequence ON memories (namespace, sequence);

@@ -30,6 +30,7 @@ from hindsight_core.stores import (
     Record,
     Where,
     exact,
+    near,
     reading,
 )
 from hindsight_core.stores.changes import Transaction, write_log
@@ -94,7 +95,7 @@ class SqliteStore:
     ) -> list[list[Neighbour]]:
         def run(connection: sqlite3.Connection) -> list[list[Neighbour]]:
             with self._resident(connection, namespace) as resident:
-                return exact.neighbours(resident, connection, vectors, where, limit)
+                return near.neighbours(resident, connection, vectors, where, limit)
 
         return await self._read(run)
 
