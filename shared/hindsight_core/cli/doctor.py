@@ -1,0 +1,173 @@
+"""The command that looks for faults: settings, store, embedder, port, and what to do about each."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import platform
+import shutil
+from collections.abc import AsyncIterator, Iterable
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+import msgspec
+from rich.table import Table
+from rich.text import Text
+
+from hindsight_core import config
+from hindsight_core.access import check_bind
+from hindsight_core.cli import tables
+from hindsight_core.cli.commands import DONE, NOTHING, command
+from hindsight_core.cli.serve import listen
+from hindsight_core.cli.target import Target
+from hindsight_core.client import AsyncHindsight, Hindsight
+from hindsight_core.config import Settings
+from hindsight_core.embedding import open_embedder
+from hindsight_core.errors import HindsightError
+from hindsight_core.release import release
+from hindsight_core.service import open_service
+
+Verdict: TypeAlias = Literal["ok", "note", "fault"]
+# Variables that are no settings of the server: the command line's own, and those of development.
+_OTHERS = ("HINDSIGHT_URL", "HINDSIGHT_STACK_", "HINDSIGHT_TEST_", "HINDSIGHT_REQUIRE_")
+_LITTLE_SPACE = 200 << 20
+_VERDICTS: dict[str, Verdict] = {"ok": "ok", "degraded": "note", "down": "fault"}
+_STYLES = {"ok": "green", "note": "yellow", "fault": "red"}
+
+
+class Check(msgspec.Struct, frozen=True):
+    """One thing that was looked at."""
+
+    what: str
+    verdict: Verdict
+    detail: str
+    remedy: str = ""
+
+
+@command("doctor")
+async def doctor(target: Target) -> int:
+    """Look for what is wrong and say what to do; exits with 1 when something is."""
+    checks = [check async for check in _checks(target)]
+    if target.as_json:
+        tables.say_json(checks)
+    else:
+        table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
+        for check in checks:
+            detail = Text(check.detail)
+            if check.remedy:
+                detail.append(f"\n{check.remedy}", _STYLES[check.verdict])
+            table.add_row(Text(check.verdict, _STYLES[check.verdict]), check.what, detail)
+        tables.console().print(table)
+    return NOTHING if any(check.verdict == "fault" for check in checks) else DONE
+
+
+async def _checks(target: Target) -> AsyncIterator[Check]:
+    yield Check("release", "ok", f"{release()} on Python {platform.python_version()}, {platform.system()}")
+    for name in _unknown(os.environ.keys()):
+        near = difflib.get_close_matches(name, [variable for variable, _, _ in config.table()], n=1)
+        remedy = f"Did you mean {near[0]}?" if near else "Unset it, or see the settings in the README."
+        yield Check("settings", "fault", f"{name} is no setting.", remedy)
+    try:
+        settings = target.settings()
+    except HindsightError as exc:
+        yield _fault("settings", exc)
+        return
+    yield Check("settings", "ok", f"namespace {settings.namespace}, log level {settings.log_level}")
+    if target.url is not None:
+        yield await _server(target.url)
+        return
+    yield _port(settings)
+    async for check in _store_and_embedder(settings):
+        yield check
+
+
+def _unknown(names: Iterable[str]) -> list[str]:
+    known = {variable for variable, _, _ in config.table()}
+    ours = (name for name in names if name.startswith(config.PREFIX) and not name.startswith(_OTHERS))
+    return sorted(name for name in ours if name not in known)
+
+
+async def _server(url: str) -> Check:
+    try:
+        async with AsyncHindsight(url) as client:
+            readiness = await client.ready()
+    except HindsightError as exc:
+        return _fault("server", exc)
+    wrong = [component for component in readiness.components if component.status != "ok"]
+    if not wrong:
+        return Check("server", "ok", f"{url} is ready")
+    detail = "; ".join(f"{component.name}: {component.detail}" for component in wrong)
+    verdict: Verdict = "note" if readiness.ready else "fault"
+    return Check("server", verdict, detail, " ".join(component.remedy for component in wrong))
+
+
+def _port(settings: Settings) -> Check:
+    try:
+        check_bind(settings.host)
+        listen(settings.host, settings.port).close()
+    except HindsightError as exc:
+        if _serves(settings):
+            return Check("port", "ok", f"{settings.host}:{settings.port} is served by Hindsight")
+        return _fault("port", exc)
+    return Check("port", "ok", f"{settings.host}:{settings.port} is free")
+
+
+def _serves(settings: Settings) -> bool:
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    try:
+        with Hindsight(f"http://{host}:{settings.port}") as client:
+            client.ready()
+    except HindsightError:
+        return False
+    return True
+
+
+async def _store_and_embedder(settings: Settings) -> AsyncIterator[Check]:
+    path = _path(settings.store)
+    if path is not None:
+        folder = next((parent for parent in path.absolute().parents if parent.exists()), Path("/"))
+        free = shutil.disk_usage(folder).free
+        if free < _LITTLE_SPACE:
+            yield Check(
+                "disk", "fault", f"{free >> 20} MiB are free at {folder}.", "Make room, or set HINDSIGHT_STORE."
+            )
+        if not path.exists():
+            if os.access(folder, os.W_OK):
+                yield Check("store", "ok", f"{path} is made with the first memory")
+            else:
+                yield Check("store", "fault", f"{folder} cannot be written to.", "Set HINDSIGHT_STORE to another path.")
+            yield await _embedder(settings)
+            return
+    service = open_service(settings)
+    try:
+        await service.start()
+        for component in (await service.ready()).components:
+            verdict = _VERDICTS[component.status]
+            yield Check(component.name, verdict, component.detail, component.remedy)
+    except HindsightError as exc:
+        yield _fault("store and embedder", exc)
+    finally:
+        await service.aclose()
+
+
+def _path(store: str) -> Path | None:
+    """The file of an embedded store; None for a store elsewhere."""
+    scheme, separator, rest = store.partition("://")
+    if not separator:
+        return Path(store)
+    return Path(rest.removeprefix("/")) if scheme == "sqlite" else None
+
+
+async def _embedder(settings: Settings) -> Check:
+    try:
+        embedder = open_embedder(settings.embedder, api_key=settings.embedder_key, timeout=settings.embedder_timeout)
+        await embedder.embed(["ready?"], "query")
+        name = embedder.identity.name
+        await embedder.aclose()
+    except HindsightError as exc:
+        return _fault("embedder", exc)
+    return Check("embedder", "ok", name)
+
+
+def _fault(what: str, error: HindsightError) -> Check:
+    return Check(what, "fault", error.detail, error.remedy)

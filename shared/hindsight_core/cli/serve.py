@@ -1,0 +1,102 @@
+"""The command that serves: every function in this process, on this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import signal
+import socket
+from types import FrameType
+from typing import Annotated
+
+import typer
+
+from hindsight_core.access import check_bind
+from hindsight_core.cli import tables
+from hindsight_core.cli.commands import DONE, app, failed
+from hindsight_core.cli.tour import take_tour
+from hindsight_core.config import Settings, load
+from hindsight_core.errors import ConfigurationError, HindsightError, MissingExtra
+from hindsight_core.home import data_dir
+from hindsight_core.service import open_service
+
+_GRACE = 10
+
+
+@app.command("serve")
+def serve(
+    host: Annotated[str | None, typer.Option(help="The address to listen on: this machine's own.")] = None,
+    port: Annotated[int | None, typer.Option(help="The port to listen on; 0 takes a free one.")] = None,
+    store: Annotated[str | None, typer.Option(help="The store: a path or an opensearch:// URL.")] = None,
+    tour: Annotated[bool, typer.Option("--tour", help="First show what it does, if the store is empty.")] = False,
+) -> None:
+    """Serve memories over HTTP until it is stopped."""
+    try:
+        settings = load(os.environ, data_dir=data_dir(), host=host, port=port, store=store)
+        check_bind(settings.host)
+        with listen(settings.host, settings.port) as listening:
+            asyncio.run(_serve(settings, listening, tour=tour))
+    except HindsightError as exc:
+        raise typer.Exit(failed(exc, as_json=False)) from None
+    except KeyboardInterrupt:
+        raise typer.Exit(DONE) from None
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens; raises `ConfigurationError` when the port is taken or not ours to take."""
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except OSError as exc:
+        raise ConfigurationError(
+            f"HINDSIGHT_HOST / --host: {host!r} is no address: {exc}.", remedy="Use 127.0.0.1 or ::1."
+        ) from exc
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        # A server that was stopped a moment ago leaves its port waiting; that is no reason to refuse.
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
+        listening.listen(socket.SOMAXCONN)
+    except OSError as exc:
+        listening.close()
+        why = "is taken" if exc.errno == errno.EADDRINUSE else f"cannot be used: {exc.strerror}"
+        raise ConfigurationError(
+            f"Port {port} of {host} {why}.", remedy="Choose another with --port or HINDSIGHT_PORT (0 takes a free one)."
+        ) from exc
+    return listening
+
+
+def _ignore(signum: int, frame: FrameType | None) -> None:
+    del signum, frame
+
+
+async def _serve(settings: Settings, listening: socket.socket, *, tour: bool) -> None:
+    try:
+        import uvicorn
+
+        from hindsight_functions.gateway import gateway
+    except ModuleNotFoundError as exc:
+        raise MissingExtra.of("The server", "all") from exc
+    console = tables.console()
+    service = open_service(settings)
+    try:
+        await service.start()
+        if tour:
+            await take_tour(service, settings, console)
+        host, port = listening.getsockname()[:2]
+        shown = f"[{host}]" if ":" in host else host
+        console.print(f"Hindsight listens on http://{shown}:{port} (interface: /schema)")
+        console.print(f"Memories are in {settings.store}")
+        console.print("There are no tokens: only this machine is served. Ctrl-C stops it.")
+        config = uvicorn.Config(
+            gateway(settings, service), log_config=None, access_log=False, timeout_graceful_shutdown=_GRACE
+        )
+        server = uvicorn.Server(config)
+        # Once stopped, the server raises the signal that stopped it again, for handlers that were there before:
+        # these take it, so that what follows is still done.
+        for name in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(name, _ignore)
+        await server.serve(sockets=[listening])
+    finally:
+        await service.aclose()
+    console.print("Stopped; everything is stored.")
