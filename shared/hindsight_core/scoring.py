@@ -18,7 +18,7 @@ from hindsight_core.indexing import IndexFields
 from hindsight_core.models import Memory, MemoryType, Parts
 from hindsight_core.ranking import DAY_MS, NEUTRAL_RECENCY, Decay, Field, Formula, Lexical, Similarity, Weight
 
-Floats: TypeAlias = NDArray[np.float64]
+Floats: TypeAlias = NDArray[np.floating]
 Mask: TypeAlias = NDArray[np.bool_]
 
 MEMORY_TYPES: tuple[MemoryType, ...] = ("working", "episodic", "semantic")
@@ -58,6 +58,10 @@ class Scored(msgspec.Struct, frozen=True, kw_only=True):
     confidence: Floats
     bias: Floats
 
+    def take(self, rows: NDArray[np.intp]) -> Scored:
+        """The scores of some, by row."""
+        return Scored(**{name: getattr(self, name)[rows] for name in self.__struct_fields__})
+
     def parts(self, row: int) -> Parts:
         """The parts of one memory."""
         return Parts(
@@ -71,28 +75,30 @@ class Scored(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def evaluate(formula: Formula, evidence: Evidence, now: int) -> Scored:
-    """The scores of many memories; `now` in Unix milliseconds. Row i depends on row i of the evidence alone."""
-    zero = np.zeros(len(evidence.bm25))
+    """The scores of many memories; `now` in Unix milliseconds. Row i depends on row i of the evidence alone.
+
+    Computed in the precision of `evidence.bm25`.
+    """
+    zero = np.zeros(len(evidence.bm25), evidence.bm25.dtype)
     similarity = lexical = zero
-    total = np.full_like(zero, -formula.offset)
+    total = zero - formula.offset
     for signal in formula.relevance:
         match signal:
             case Similarity():
                 if evidence.cosine is not None:
-                    similarity = np.clip((evidence.cosine - signal.lo) / (signal.hi - signal.lo), 0.0, 1.0)
+                    similarity = calibrated(signal, evidence.cosine)
                 total += signal.weight * similarity
             case Lexical():
-                lexical = np.minimum(1.0, signal.gain * evidence.bm25 / (evidence.bm25 + signal.saturation))
+                lexical = clipped(signal.gain * evidence.bm25 / (evidence.bm25 + signal.saturation))
                 total += signal.weight * lexical
             case Weight():
-                total += signal.weight * evidence.holding(signal)
+                _add_where(total, signal.weight, evidence.holding(signal))
             case _:
                 assert_never(signal)
     support = total / formula.span
-    relevance = np.clip(support, 0.0, 1.0)
+    relevance = clipped(support.copy())
     score = formula.relevance_weight * relevance
-    recency = confidence = zero
-    bias = np.zeros_like(zero)
+    recency = confidence = bias = zero
     for other in formula.rest:
         match other:
             case Decay():
@@ -102,11 +108,14 @@ def evaluate(formula: Formula, evidence: Evidence, now: int) -> Scored:
                 confidence = evidence.confidence
                 score += other.weight * confidence
             case Weight():
-                bias += other.weight * evidence.holding(other)
+                bias = bias.copy()
+                _add_where(bias, other.weight, evidence.holding(other))
             case _:
                 assert_never(other)
+    if bias is not zero:
+        score += bias
     return Scored(
-        score=score + bias,
+        score=score,
         support=support,
         similarity=similarity,
         lexical=lexical,
@@ -117,15 +126,37 @@ def evaluate(formula: Formula, evidence: Evidence, now: int) -> Scored:
     )
 
 
+def calibrated(signal: Similarity, cosine: Floats) -> Floats:
+    """Similarity in [0, 1]; 0 where there is no vector."""
+    return clipped((cosine - signal.lo) / (signal.hi - signal.lo))
+
+
+def clipped(values: Floats) -> Floats:
+    """The values, put into [0, 1] where they are."""
+    # Twice as fast as `np.clip` on the short arrays of a small namespace.
+    np.maximum(values, 0.0, out=values)
+    return np.minimum(values, 1.0, out=values)
+
+
+def _add_where(total: Floats, weight: float, holding: Mask) -> None:
+    np.add(total, weight, out=total, where=holding)
+
+
 def _recency(signal: Decay, evidence: Evidence, now: int) -> Floats:
-    of_type = np.array([signal.half_lives.get(name) or np.inf for name in MEMORY_TYPES])
-    own = evidence.half_life
-    half_life = np.where(np.isnan(own), of_type[evidence.memory_type], own)
-    dated = evidence.moment != UNDATED
-    age = np.maximum(0, now - np.where(dated, evidence.moment, now)) / DAY_MS
-    with np.errstate(over="ignore"):  # an age of ever so many half-lives is a recency of 0
-        recency: Floats = np.exp2(-age / half_life)
-    return np.where(~dated & np.isfinite(half_life), NEUTRAL_RECENCY, recency)
+    recency = np.subtract(now, evidence.moment).astype(evidence.bm25.dtype)
+    np.maximum(recency, 0.0, out=recency)
+    recency *= -1.0 / DAY_MS
+    half_life = evidence.half_life.copy()
+    of_type = np.isnan(half_life)
+    for code, name in enumerate(MEMORY_TYPES):
+        days = signal.half_lives.get(name)
+        np.copyto(half_life, np.inf if days is None else days, where=of_type & (evidence.memory_type == code))
+    # An age of ever so many half-lives is a recency of 0, not an overflow.
+    recency /= np.maximum(half_life, 1e-30, out=half_life)
+    np.exp2(recency, out=recency)
+    np.copyto(recency, NEUTRAL_RECENCY, where=evidence.moment == UNDATED)
+    np.copyto(recency, 1.0, where=half_life == np.inf)
+    return recency
 
 
 def evaluate_one(

@@ -1,57 +1,49 @@
-"""What a formula reads of a resident namespace."""
+"""What a formula reads of a resident namespace, for one query."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
-from msgspec.structs import replace
+from numpy.typing import NDArray
 
 from hindsight_core.lexical import idf
 from hindsight_core.ranking import Weight
-from hindsight_core.scoring import MEMORY_TYPES, Evidence, Floats, Mask
+from hindsight_core.scoring import Evidence, Floats, Mask
 from hindsight_core.stores import Query
 from hindsight_core.stores.conditions import day_label, speaker_label, stamp
-from hindsight_core.stores.postings import Postings
 from hindsight_core.stores.resident import Resident, Slots
 from hindsight_core.stores.rows import IMPACT_SCALE
 
 
-def gather(resident: Resident, query: Query, slots: Slots | None) -> Evidence:
-    """The evidence of the memories at `slots` (None: of all), without cosines."""
-    pick = slice(None) if slots is None else slots
-    known: dict[Weight, Mask] = {}
+class Reader:
+    """Gives the evidence of any of the memories; what is looked up in postings is looked up once."""
 
-    def holding(signal: Weight) -> Mask:
-        if signal not in known:
-            known[signal] = _holding(resident, signal)[pick]
-        return known[signal]
+    def __init__(self, resident: Resident, query: Query) -> None:
+        self._resident = resident
+        self._bm25 = _bm25(resident, query.terms)
+        self._held: dict[Weight, Mask] = {}
 
-    return Evidence(
-        cosine=None,
-        bm25=_bm25(resident, query.terms)[pick],
-        moment=resident["moment"][pick],
-        half_life=resident["half_life"][pick],
-        memory_type=resident["memory_type"][pick],
-        confidence=resident["confidence"][pick],
-        holding=holding,
-    )
+    def evidence(self, slots: Slots | None, precision: type[np.floating], cosine: Floats | None = None) -> Evidence:
+        """The evidence of the memories at `slots`, of all with None."""
 
+        def pick(column: NDArray[Any]) -> NDArray[Any]:
+            return column if slots is None else column[slots]
 
-def subset(evidence: Evidence, at: Slots) -> Evidence:
-    """The evidence of some of its memories, by position."""
+        def holding(signal: Weight) -> Mask:
+            if signal not in self._held:
+                self._held[signal] = _holding(self._resident, signal)
+            return pick(self._held[signal])
 
-    def holding(signal: Weight) -> Mask:
-        return evidence.holding(signal)[at]
-
-    return replace(
-        evidence,
-        cosine=None if evidence.cosine is None else evidence.cosine[at],
-        bm25=evidence.bm25[at],
-        moment=evidence.moment[at],
-        half_life=evidence.half_life[at],
-        memory_type=evidence.memory_type[at],
-        confidence=evidence.confidence[at],
-        holding=holding,
-    )
+        return Evidence(
+            cosine=cosine,
+            bm25=pick(self._bm25).astype(precision, copy=False),
+            moment=pick(self._resident["moment"]),
+            half_life=pick(self._resident["half_life"]).astype(precision, copy=False),
+            memory_type=pick(self._resident["memory_type"]),
+            confidence=pick(self._resident["confidence"]).astype(precision, copy=False),
+            holding=holding,
+        )
 
 
 def _holding(resident: Resident, signal: Weight) -> Mask:
@@ -64,20 +56,19 @@ def _holding(resident: Resident, signal: Weight) -> Mask:
             asks = resident["question"]
             return (asks & ("1" in signal.values)) | (~asks & ("0" in signal.values))
         case "memory_type":
-            chosen = [code for code, name in enumerate(MEMORY_TYPES) if name in signal.values]
-            return np.isin(resident["memory_type"], chosen)
+            return resident.one_of("memory_type", signal.values)
 
 
 def _bm25(resident: Resident, terms: tuple[str, ...]) -> Floats:
-    text, context = np.zeros(resident.size), np.zeros(resident.size)
-    for term in terms:
-        token = stamp(term)
-        weight = idf(resident.documents, resident.containing(token)) / IMPACT_SCALE
-        _add(resident.text, token, weight, text)
-        _add(resident.context, token, weight, context)
+    text, context = np.zeros(resident.size, np.float32), np.zeros(resident.size, np.float32)
+    stamps = [stamp(term) for term in terms]
+    pieces = list(resident.text.find(stamps))
+    containing = [0] * len(terms)
+    for term, slots, _ in pieces:
+        containing[term] += resident.rankable_among(slots)
+    weights = [np.float32(idf(resident.documents, n) / IMPACT_SCALE) for n in containing]
+    for term, slots, impacts in pieces:
+        text[slots] += weights[term] * impacts
+    for term, slots, impacts in resident.context.find(stamps):
+        context[slots] += weights[term] * impacts
     return np.maximum(text, context)
-
-
-def _add(postings: Postings, token: int, weight: float, sums: Floats) -> None:
-    for slots, impacts in postings.holders(token):
-        sums[slots] += weight * impacts

@@ -1,8 +1,9 @@
 """Exact search over a resident namespace: the best by a formula.
 
 Reading the vectors is what a large namespace costs. So everything but the similarity is evaluated for all memories
-first, and vectors are read only of those that a perfect similarity could bring onto the page. The cosines of the
-contenders are then computed in double precision, row by row, so that a score does not depend on where a memory lies.
+first, and vectors are read only of those that a perfect similarity could bring onto the page. All this is done in
+single precision; the contenders that it does not tell apart are evaluated once more in double precision, row by row,
+so that a score does not depend on where a memory lies.
 """
 
 from __future__ import annotations
@@ -14,15 +15,15 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from hindsight_core.ranking import Formula, Similarity
-from hindsight_core.scoring import Evidence, Floats, Mask, Scored, evaluate
+from hindsight_core.ranking import Similarity
+from hindsight_core.scoring import Floats, Mask, Scored, calibrated, clipped, evaluate
 from hindsight_core.stores import Query, Ranked, RankedPage
-from hindsight_core.stores.evidence import gather, subset
+from hindsight_core.stores.evidence import Reader
 from hindsight_core.stores.resident import Resident, Slots
 from hindsight_core.stores.rows import unpack_memory
 from hindsight_core.stores.selection import Selection
 
-# More than single precision can lose in the product of two unit vectors.
+# More than single precision can lose in the product of two unit vectors, or in a score.
 _ROUNDING = 1e-5
 # Below this many memories, reading all vectors is faster than finding out which ones matter.
 _FEW = 4096
@@ -32,103 +33,121 @@ def rank(resident: Resident, connection: sqlite3.Connection, query: Query) -> Ra
     """See `MemoryStore.rank`; the resident holds the state that the connection's transaction sees."""
     selection = Selection(resident, connection)
     in_scope = selection.matching(query.scope, resident.rankable)
-    counted = selection.matching(query.where, resident.rankable)
-    eligible = int(np.count_nonzero(counted))
-    # Picking the eligible out of every column costs more than evaluating some others along with them.
-    if 2 * eligible < resident.size:
-        slots, picked = np.flatnonzero(counted), True
-        counted = np.ones(eligible, np.bool_)
-    else:
-        slots, picked = np.arange(resident.size), False
-    evidence = gather(resident, query, slots if picked else None)
-    scores = _scores(resident, query, slots, counted, evidence)
-    reached = counted & (scores >= query.min_score)
-    best = _best(scores, resident["id"], slots, np.flatnonzero(reached), query.limit)
-    final = evaluate(query.formula, _compared(resident, query, slots, evidence, best), query.now)
+    eligible = selection.matching(query.where, resident.rankable)
+    slots, scored, reached = _Race(resident, query, eligible).finish()
+    count = int(np.count_nonzero(eligible))
     return RankedPage(
-        hits=_hits(connection, resident["row"][slots[best]].tolist(), final),
+        hits=_hits(connection, resident["row"][slots].tolist(), scored),
         in_scope=int(np.count_nonzero(in_scope)),
-        eligible=eligible,
-        below=eligible - int(np.count_nonzero(reached)),
+        eligible=count,
+        below=count - reached,
     )
 
 
-def _scores(resident: Resident, query: Query, slots: Slots, counted: Mask, evidence: Evidence) -> Floats:
-    """Scores that are exact for the best `limit` and on the right side of `min_score` for all that are counted."""
-    base = evaluate(query.formula, evidence, query.now)
-    if query.vector is None or resident.matrix is None:
-        return base.score
-    formula, least = query.formula, query.min_score
-    highest = sum(max(0.0, signal.weight) for signal in _similarities(formula)) / formula.span
-    upper = _lifted(formula, base, slice(None), highest)
-    if len(slots) <= _FEW:
-        candidates = np.flatnonzero(counted)
-    else:
-        entry = _entry(resident, query, slots, base, np.where(counted, upper, -np.inf))
-        undecided = (base.score < least) & (upper >= least)
-        candidates = np.flatnonzero(counted & ((upper >= entry - _ROUNDING) | undecided))
-    scores = base.score.copy()
-    gain = _gain(formula, resident.cosines(query.vector, slots[candidates]))
-    scores[candidates] = lifted = _lifted(formula, base, candidates, gain)
-    # Where the support stays below 0, the cosine made no difference and there is nothing to be exact about.
-    close = (_close(lifted, query)) & (base.support[candidates] + gain > -_ROUNDING)
-    contenders = candidates[close]
-    scores[contenders] = evaluate(formula, _compared(resident, query, slots, evidence, contenders), query.now).score
-    return scores
+class _Race:
+    """The eligible memories of one query. Arrays are by position; `slots` leads from there to the resident."""
+
+    def __init__(self, resident: Resident, query: Query, eligible: Mask) -> None:
+        count = int(np.count_nonzero(eligible))
+        # Picking the eligible out of every column costs more than evaluating some others along with them.
+        picked = np.flatnonzero(eligible) if 2 * count < resident.size else None
+        self._slots: Slots = np.arange(resident.size) if picked is None else picked
+        self._counted = eligible if picked is None else np.ones(count, np.bool_)
+        self._resident = resident
+        self._query = query
+        self._formula = query.formula
+        self._vector = None if resident.matrix is None else query.vector
+        self._similarities = [signal for signal in query.formula.relevance if isinstance(signal, Similarity)]
+        self._reader = Reader(resident, query)
+        self._base = evaluate(query.formula, self._reader.evidence(picked, np.float32), query.now)
+
+    def finish(self) -> tuple[Slots, Scored, int]:
+        """The slots of the best, their scores in the same order, and how many reached the minimum score."""
+        query = self._query
+        candidates = self._candidates()
+        cosines = self._cosines(candidates)
+        gain = self._gain(cosines)
+        scores = self._lifted(candidates, gain)
+        near = np.flatnonzero(self._undecided(scores))
+        contenders = candidates[near]
+        slots = self._slots[contenders]
+        # A support that stays below 0 is a relevance of 0, whatever the cosine is exactly.
+        matters: Mask = self._base.support[contenders] + gain[near] > -_ROUNDING
+        exact = cosines[near].astype(np.float64)
+        exact[matters] = self._exact(slots[matters])
+        scored = self._evaluate(slots, exact)
+
+        reached = self._counted & (self._base.score >= query.min_score)
+        reached[candidates] = scores >= query.min_score
+        reached[contenders] = fit = scored.score >= query.min_score
+        best = _best(scored.score, self._resident["id"][slots], np.flatnonzero(fit), query.limit)
+        slots = slots[best]
+        final = scored.take(best)
+        for signal in self._similarities:
+            final = replace(final, similarity=calibrated(signal, self._exact(slots)))
+        return slots, final, int(np.count_nonzero(reached))
+
+    def _candidates(self) -> Slots:
+        """Positions, ascending, of all that may be on the page or on either side of the minimum score."""
+        if len(self._slots) <= _FEW:
+            return np.flatnonzero(self._counted)
+        wanted = self._query.min_score
+        lower, upper = self._base.score, self._lifted(slice(None), self._gain(np.array([np.inf], np.float32)))
+        open_ended = (lower < wanted + _ROUNDING) & (upper >= wanted - _ROUNDING)
+        upper[~self._counted] = -np.inf
+        # The most promising ones give a score that the page's last hit has at least.
+        size = min(len(upper), 4 * self._query.limit + 64)
+        first = np.sort(np.argpartition(upper, len(upper) - size)[len(upper) - size :])
+        first = first[self._counted[first]]
+        scores = self._lifted(first, self._gain(self._cosines(first)))
+        entry = _last(scores, self._query.limit)
+        return np.flatnonzero(self._counted & ((upper >= entry - _ROUNDING) | open_ended))
+
+    def _undecided(self, scores: Floats) -> Mask:
+        """Which scores single precision does not tell apart from the page's last or from the least one wanted."""
+        slope = sum(abs(s.weight) / (s.hi - s.lo) for s in self._similarities) / self._formula.span
+        margin = _ROUNDING * (1.0 + self._formula.relevance_weight * slope)
+        last = _last(scores, self._query.limit)
+        undecided: Mask = (scores >= last - margin) | (np.abs(scores - self._query.min_score) <= margin)
+        return undecided
+
+    def _lifted(self, at: Slots | slice, gain: Floats) -> Floats:
+        """The scores at these positions when the support of their relevance is higher by `gain`."""
+        relevance = clipped(self._base.support[at] + gain)
+        return self._base.score[at] + self._formula.relevance_weight * (relevance - self._base.relevance[at])
+
+    def _gain(self, cosines: Floats) -> Floats:
+        """What these cosines add to the support of relevance."""
+        total = np.zeros_like(cosines)
+        for signal in self._similarities:
+            total += signal.weight * calibrated(signal, cosines)
+        return total / self._formula.span
+
+    def _cosines(self, at: Slots) -> NDArray[np.float32]:
+        if self._vector is None:
+            return np.full(len(at), -np.inf, np.float32)
+        return self._resident.cosines(self._vector, self._slots[at])
+
+    def _exact(self, slots: Slots) -> Floats:
+        if self._vector is None:
+            return np.full(len(slots), -np.inf)
+        return self._resident.exact_cosines(self._vector, slots)
+
+    def _evaluate(self, slots: Slots, cosines: Floats) -> Scored:
+        return evaluate(self._formula, self._reader.evidence(slots, np.float64, cosines), self._query.now)
 
 
-def _similarities(formula: Formula) -> list[Similarity]:
-    return [signal for signal in formula.relevance if isinstance(signal, Similarity)]
+def _last(scores: Floats, limit: int) -> float:
+    """The score of the last one on a page of the best."""
+    if not 0 < limit <= len(scores):
+        return -np.inf
+    return float(np.partition(scores, len(scores) - limit)[len(scores) - limit])
 
 
-def _gain(formula: Formula, cosines: NDArray[np.floating]) -> Floats:
-    """What these cosines add to the support of relevance."""
-    total = np.zeros(len(cosines))
-    for signal in _similarities(formula):
-        total += signal.weight * np.clip((cosines - signal.lo) / (signal.hi - signal.lo), 0.0, 1.0)
-    return total / formula.span
-
-
-def _lifted(formula: Formula, base: Scored, at: Slots | slice, gain: Floats | float) -> Floats:
-    """The scores at these positions when their support is higher by `gain`."""
-    relevance = np.clip(base.support[at] + gain, 0.0, 1.0)
-    return base.score[at] + formula.relevance_weight * (relevance - base.relevance[at])
-
-
-def _entry(resident: Resident, query: Query, slots: Slots, base: Scored, upper: Floats) -> float:
-    """A score that the page's last hit has at least: that of the most promising ones."""
-    assert query.vector is not None
-    count = min(len(upper), 4 * query.limit + 64)
-    first = np.sort(np.argpartition(upper, len(upper) - count)[len(upper) - count :])
-    gain = _gain(query.formula, resident.cosines(query.vector, slots[first]))
-    scores = np.where(np.isfinite(upper[first]), _lifted(query.formula, base, first, gain), -np.inf)
-    return float(np.sort(scores)[-query.limit]) if query.limit <= len(scores) else -np.inf
-
-
-def _close(scores: Floats, query: Query) -> Mask:
-    """Which scores single precision does not tell apart from the page's last or from the least one wanted."""
-    slope = sum(abs(s.weight) / (s.hi - s.lo) for s in _similarities(query.formula)) / query.formula.span
-    margin = _ROUNDING * max(1.0, query.formula.relevance_weight * slope)
-    last = -np.inf
-    if query.limit < len(scores):
-        last = np.partition(scores, len(scores) - query.limit)[len(scores) - query.limit]
-    return (scores >= last - margin) | (np.abs(scores - query.min_score) <= margin)
-
-
-def _compared(resident: Resident, query: Query, slots: Slots, evidence: Evidence, at: Slots) -> Evidence:
-    """The evidence of some, with their exact cosines."""
-    cosine = None
-    if query.vector is not None and resident.matrix is not None:
-        cosine = resident.exact_cosines(query.vector, slots[at])
-    return replace(subset(evidence, at), cosine=cosine)
-
-
-def _best(scores: Floats, ids: NDArray[Any], slots: Slots, among: Slots, limit: int) -> Slots:
+def _best(scores: Floats, ids: NDArray[Any], among: Slots, limit: int) -> Slots:
     """Positions of the best: by score descending, then id descending."""
-    if limit < len(among):
-        last = np.partition(scores[among], len(among) - limit)[len(among) - limit]
-        among = among[scores[among] >= last]
-    order = np.lexsort((ids[slots[among]], scores[among]))[::-1]
+    among = among[scores[among] >= _last(scores[among], limit)]
+    order = np.lexsort((ids[among], scores[among]))[::-1]
     return among[order[:limit]]
 
 

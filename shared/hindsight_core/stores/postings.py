@@ -7,7 +7,7 @@ al., 1996).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -87,11 +87,16 @@ class Postings:
             segment = merged
         self._segments.append(segment)
 
-    def holders(self, stamp: int) -> Iterator[tuple[Slots, Impacts]]:
-        """The slots that hold a term and its impacts, piece by piece; dead slots included."""
-        wanted = np.uint64(stamp)
+    def find(self, stamps: Sequence[int]) -> Iterator[tuple[int, Slots, Impacts]]:
+        """The slots that hold each of the terms, and its impacts, as (position of the term, slots, impacts).
+
+        A term comes in as many pieces as segments hold it, dead slots included.
+        """
+        wanted = np.array(stamps, np.uint64)
         for segment in self._segments:
-            at = int(np.searchsorted(segment.stamps, wanted))
-            if at < len(segment.stamps) and segment.stamps[at] == wanted:
-                piece = slice(segment.starts[at], segment.starts[at + 1])
-                yield segment.slots[piece], segment.impacts[piece]
+            places = np.searchsorted(segment.stamps, wanted)
+            places[places == len(segment.stamps)] = 0
+            found = (segment.stamps[places] == wanted).nonzero()[0]
+            for position, place in zip(found.tolist(), places[found].tolist(), strict=True):
+                piece = slice(*segment.starts[place : place + 2].tolist())
+                yield position, segment.slots[piece], segment.impacts[piece]

@@ -24,6 +24,8 @@ from hindsight_core.stores.rows import CODES, FACTS, HALF, TERM
 Slots: TypeAlias = NDArray[np.intp]
 
 _CHUNK = 1000
+_DEAD_ROWS = 1000
+_DEAD_SHARE = 0.25
 _KNOWN = "SELECT m.row, m.facts FROM memories m"
 _NEW = (
     "SELECT m.row, m.facts, m.id, t.text, t.context, t.labels, ifnull(v.mixed, v.bare) FROM memories m"
@@ -44,6 +46,9 @@ class Resident:
     def __init__(self, namespace: str) -> None:
         self.namespace = namespace
         self.lock = threading.Lock()
+        self._clear()
+
+    def _clear(self) -> None:
         self.sequence = 0
         self.size = 0
         self.matrix: Matrix | None = None
@@ -52,6 +57,7 @@ class Resident:
         self.labels = Postings()
         self.rankable: Mask = np.zeros(0, np.bool_)
         self.documents = 0
+        self.alive = 0
         self._columns: dict[str, NDArray[Any]] = {name: np.zeros(0, kind) for name, kind in _COLUMNS.items()}
 
     @property
@@ -64,14 +70,17 @@ class Resident:
         """A column, one value a slot: `row`, `id`, `live`, and those of `FACTS`."""
         return self._columns[name][: self.size]
 
-    def catch_up(self, connection: sqlite3.Connection) -> None:
-        """Read what changed since; the connection's transaction decides which state is seen."""
+    def catch_up(self, connection: sqlite3.Connection) -> bool:
+        """Read what changed since, and tell whether anything did; the connection's transaction decides what is seen."""
         found = connection.execute(
             "SELECT number, sequence FROM namespaces WHERE name = ?", (self.namespace,)
         ).fetchone()
-        if found is None or found[1] == self.sequence:
-            return
-        number, sequence = found
+        number, sequence = found or (0, 0)
+        if sequence == self.sequence:
+            return False
+        if sequence < self.sequence or self.size - self.alive > max(_DEAD_ROWS, self.size * _DEAD_SHARE):
+            # The file was put back to an earlier state, or what is dead is worth the memory of a fresh start.
+            self._clear()
         since = (number, self.sequence)
         if self.sequence:
             gone = connection.execute("SELECT row FROM tombstones WHERE namespace = ? AND sequence > ?", since)
@@ -87,7 +96,9 @@ class Resident:
         # Every status counts in the statistics of terms, but not what was erased nor what is never ranked.
         self.rankable = self["live"] & (self["memory_type"] != CODES["memory_type"]["working"])
         self.documents = int(np.count_nonzero(self.rankable))
+        self.alive = int(np.count_nonzero(self["live"]))
         self.sequence = sequence
+        return True
 
     def slots_of(self, rows: Sequence[int]) -> Slots:
         """The slots of those rows that are known."""
@@ -118,18 +129,21 @@ class Resident:
     def holding(self, labels: Sequence[int]) -> Mask:
         """Which slots have at least one of these labels."""
         found = np.zeros(self.size, np.bool_)
-        for label in labels:
-            for slots, _ in self.labels.holders(label):
-                found[slots] = True
+        for _, slots, _ in self.labels.find(labels):
+            found[slots] = True
         return found
 
-    def containing(self, stamp: int) -> int:
-        """In how many texts of rankable memories a term occurs."""
-        exact = self.documents == self.size
-        return sum(
-            len(slots) if exact else int(np.count_nonzero(self.rankable[slots]))
-            for slots, _ in self.text.holders(stamp)
-        )
+    def one_of(self, name: str, values: Sequence[str]) -> Mask:
+        """Which slots have one of these values in a column of codes."""
+        column, found = self[name], np.zeros(self.size, np.bool_)
+        for value in values:
+            if value in CODES[name]:
+                found |= column == CODES[name][value]
+        return found
+
+    def rankable_among(self, slots: NDArray[np.int32]) -> int:
+        """How many of these slots are rankable."""
+        return len(slots) if self.documents == self.size else int(np.count_nonzero(self.rankable[slots]))
 
     def _append(self, connection: sqlite3.Connection, rows: list[int]) -> None:
         first = self.size

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator
 from functools import partial
 from typing import TypeAlias
 
@@ -13,7 +13,6 @@ from hindsight_core.scoring import UNDATED, Mask
 from hindsight_core.stores import Where
 from hindsight_core.stores.conditions import key_label, stamp, wanted_labels
 from hindsight_core.stores.resident import Resident
-from hindsight_core.stores.rows import CODES
 
 _CHUNK = 500
 
@@ -61,7 +60,7 @@ class Selection:
             ("source", where.sources),
         ):
             if values is not None:
-                yield (name, values), partial(self._one_of, name, values)
+                yield (name, values), partial(resident.one_of, name, values)
         yield from self._instants(where)
         if where.key is not None:
             label = key_label(where.key)
@@ -88,13 +87,6 @@ class Selection:
     def _is(self, name: str, value: np.uint64) -> Mask:
         mask: Mask = self._resident[name] == value
         return mask
-
-    def _one_of(self, name: str, values: Sequence[str]) -> Mask:
-        column = self._resident[name]
-        found = np.zeros(len(column), np.bool_)
-        for value in values:
-            found |= column == CODES[name][value]
-        return found
 
     def _named(self, ids: tuple[str, ...]) -> Mask:
         rows: list[int] = []

@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import threading
-from collections import OrderedDict
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -34,7 +32,7 @@ from hindsight_core.stores import (
     reading,
 )
 from hindsight_core.stores.changes import Transaction, write_log
-from hindsight_core.stores.resident import Resident
+from hindsight_core.stores.residents import Residents
 from hindsight_core.stores.schema import connect, create, explained, rollback_on_error
 
 T = TypeVar("T")
@@ -49,7 +47,6 @@ class SqliteStore:
 
     def __init__(self, path: str | Path, *, cache_bytes: int = 1 << 30, timeout: float = 30.0) -> None:
         self._path = Path(path)
-        self._cache_bytes = cache_bytes
         self._timeout = timeout
         self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="hindsight-read")
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="hindsight-write")
@@ -57,7 +54,7 @@ class SqliteStore:
         self._lock = threading.Lock()
         self._created = False
         self._connections: list[sqlite3.Connection] = []
-        self._residents: OrderedDict[str, Resident] = OrderedDict()
+        self._residents = Residents(cache_bytes)
 
     async def prepare(self, identity: str | None) -> None:
         await self._write(lambda connection: _identify(connection, self._path, identity))
@@ -85,7 +82,7 @@ class SqliteStore:
 
     async def rank(self, namespace: str, query: Query) -> RankedPage:
         def run(connection: sqlite3.Connection) -> RankedPage:
-            with self._resident(connection, namespace) as resident:
+            with self._residents.caught_up(connection, namespace) as resident:
                 return exact.rank(resident, connection, query)
 
         return await self._read(run)
@@ -94,7 +91,7 @@ class SqliteStore:
         self, namespace: str, vectors: NDArray[np.float32], where: Where, limit: int
     ) -> list[list[Neighbour]]:
         def run(connection: sqlite3.Connection) -> list[list[Neighbour]]:
-            with self._resident(connection, namespace) as resident:
+            with self._residents.caught_up(connection, namespace) as resident:
                 return near.neighbours(resident, connection, vectors, where, limit)
 
         return await self._read(run)
@@ -150,7 +147,7 @@ class SqliteStore:
             for connection in self._connections:
                 connection.close()
             self._connections.clear()
-            self._residents.clear()
+        self._residents.clear()
 
     async def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         return await self._on(self._readers, lambda: self._within("BEGIN", work))
@@ -181,26 +178,6 @@ class SqliteStore:
                 connection = self._local.connection = connect(self._path, timeout=self._timeout)
                 self._connections.append(connection)
         return connection
-
-    @contextmanager
-    def _resident(self, connection: sqlite3.Connection, namespace: str) -> Generator[Resident]:
-        """The namespace in memory as the connection's transaction sees it; nobody else uses it meanwhile."""
-        with self._lock:
-            resident = self._residents.setdefault(namespace, Resident(namespace))
-            self._residents.move_to_end(namespace)
-        with resident.lock:
-            try:
-                resident.catch_up(connection)
-            except BaseException:
-                # Half caught up is worse than not loaded.
-                with self._lock:
-                    self._residents.pop(namespace, None)
-                raise
-            yield resident
-        with self._lock:
-            total = sum(held.nbytes for held in self._residents.values())
-            while total > self._cache_bytes and next(iter(self._residents)) != namespace:
-                total -= self._residents.popitem(last=False)[1].nbytes
 
 
 def _identify(connection: sqlite3.Connection, path: Path, identity: str | None) -> None:

@@ -1,0 +1,76 @@
+"""The namespaces that are held in memory: least recently used ones go when all together are too large."""
+
+from __future__ import annotations
+
+import ctypes
+import sqlite3
+import threading
+from collections import OrderedDict
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from hindsight_core.stores.resident import Resident
+
+# Loading so many bytes leaves holes in the heap that are worth giving back.
+_LARGE = 16 << 20
+
+
+class Residents:
+    """At most about `limit` bytes of namespaces; safe to share between threads."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._lock = threading.Lock()
+        self._held: OrderedDict[str, Resident] = OrderedDict()
+        self._sizes: dict[str, int] = {}
+
+    @contextmanager
+    def caught_up(self, connection: sqlite3.Connection, namespace: str) -> Generator[Resident]:
+        """The namespace as the connection's transaction sees it; nobody else uses it meanwhile.
+
+        The transaction must not have read anything yet.
+        """
+        with self._lock:
+            resident = self._held.setdefault(namespace, Resident(namespace))
+            self._held.move_to_end(namespace)
+        with resident.lock:
+            try:
+                if resident.catch_up(connection):
+                    self._resized(resident)
+            except BaseException:
+                # Half caught up is worse than not loaded.
+                self._drop(namespace)
+                raise
+            yield resident
+
+    def clear(self) -> None:
+        """Forget all."""
+        with self._lock:
+            self._held.clear()
+            self._sizes.clear()
+
+    def _drop(self, namespace: str) -> None:
+        with self._lock:
+            self._held.pop(namespace, None)
+            self._sizes.pop(namespace, None)
+
+    def _resized(self, resident: Resident) -> None:
+        with self._lock:
+            grown = resident.nbytes - self._sizes.get(resident.namespace, 0)
+            self._sizes[resident.namespace] = resident.nbytes
+            total = sum(self._sizes.values())
+            for namespace, held in list(self._held.items()):
+                if total <= self._limit:
+                    break
+                if not held.lock.locked():
+                    total -= self._sizes.pop(namespace, 0)
+                    del self._held[namespace]
+        if grown > _LARGE:
+            _trim_heap()
+
+
+def _trim_heap() -> None:
+    """Give freed memory back to the system, where the C library can (glibc keeps it otherwise)."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
