@@ -20,12 +20,9 @@ from hindsight_core.cli import tables
 from hindsight_core.cli.commands import DONE, NOTHING, command
 from hindsight_core.cli.serve import listen
 from hindsight_core.cli.target import Target
-from hindsight_core.client import AsyncHindsight, Hindsight
 from hindsight_core.config import Settings
-from hindsight_core.embedding import open_embedder
 from hindsight_core.errors import HindsightError
 from hindsight_core.release import release
-from hindsight_core.service import open_service
 
 Verdict: TypeAlias = Literal["ok", "note", "fault"]
 # Variables that are no settings of the server: the command line's own, and those of development.
@@ -88,6 +85,8 @@ def _unknown(names: Iterable[str]) -> list[str]:
 
 
 async def _server(url: str) -> Check:
+    from hindsight_core.client import AsyncHindsight
+
     try:
         async with AsyncHindsight(url) as client:
             readiness = await client.ready()
@@ -113,6 +112,8 @@ def _port(settings: Settings) -> Check:
 
 
 def _serves(settings: Settings) -> bool:
+    from hindsight_core.client import Hindsight
+
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     try:
         with Hindsight(f"http://{host}:{settings.port}") as client:
@@ -123,6 +124,8 @@ def _serves(settings: Settings) -> bool:
 
 
 async def _store_and_embedder(settings: Settings) -> AsyncIterator[Check]:
+    from hindsight_core.service import open_service
+
     path = _path(settings.store)
     if path is not None:
         folder = next((parent for parent in path.absolute().parents if parent.exists()), Path("/"))
@@ -159,6 +162,8 @@ def _path(store: str) -> Path | None:
 
 
 async def _embedder(settings: Settings) -> Check:
+    from hindsight_core.embedding import open_embedder
+
     try:
         embedder = open_embedder(settings.embedder, api_key=settings.embedder_key, timeout=settings.embedder_timeout)
         await embedder.embed(["ready?"], "query")

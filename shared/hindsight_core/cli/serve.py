@@ -15,11 +15,9 @@ import typer
 from hindsight_core.access import check_bind
 from hindsight_core.cli import tables
 from hindsight_core.cli.commands import DONE, app, failed
-from hindsight_core.cli.tour import take_tour
 from hindsight_core.config import Settings, load
 from hindsight_core.errors import ConfigurationError, HindsightError, MissingExtra
 from hindsight_core.home import data_dir
-from hindsight_core.service import open_service
 
 _GRACE = 10
 
@@ -71,6 +69,9 @@ def _ignore(signum: int, frame: FrameType | None) -> None:
 
 
 async def _serve(settings: Settings, listening: socket.socket, *, tour: bool) -> None:
+    from hindsight_core.cli.tour import take_tour
+    from hindsight_core.service import open_service
+
     try:
         import uvicorn
 

@@ -5,19 +5,20 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, Union
 
 import typer
 
-from hindsight_core.cli.local import Local
 from hindsight_core.cli.options import Options, moment
-from hindsight_core.client import AsyncHindsight
 from hindsight_core.config import Settings, load
 from hindsight_core.errors import InvalidInput
 from hindsight_core.home import data_dir
-from hindsight_core.service import open_service
 
-Memories: TypeAlias = AsyncHindsight | Local
+if TYPE_CHECKING:
+    from hindsight_core.cli.local import Local
+    from hindsight_core.client import AsyncHindsight
+
+Memories: TypeAlias = Union["AsyncHindsight", "Local"]
 _PANEL = "Where and whose"
 
 
@@ -75,9 +76,15 @@ class Target(Options, frozen=True, kw_only=True):
         if self.url is not None:
             if self.store is not None:
                 raise InvalidInput.of("--store", "a server has its own; give either --store or --url")
+            # The service and the client are imported where they are needed: `--help` and a remote call stay quick.
+            from hindsight_core.client import AsyncHindsight
+
             async with AsyncHindsight(self.url, namespace=self.namespace) as client:
                 yield client
             return
+        from hindsight_core.cli.local import Local
+        from hindsight_core.service import open_service
+
         settings = self.settings()
         service = open_service(settings, embedder=embedder)
         try:
