@@ -56,6 +56,9 @@ class Transaction:
             self._add_receipt(changes.receipt, [*(r.memory.id for r in changes.puts), *changes.erases])
         for memory_id in changes.erases:
             self._erase(memory_id)
+        if changes.erases:
+            # Remembered until the write-ahead log is emptied, even across a crash.
+            self._execute("INSERT OR REPLACE INTO meta VALUES ('wipe', ?)", (f"{self._number}:{self._sequence}",))
         self._execute(
             "UPDATE namespaces SET sequence = ?, memories = memories + ? WHERE number = ?",
             (self._sequence, self._grown, self._number),

@@ -81,6 +81,16 @@ class Resident:
         if sequence < self.sequence or self.size - self.alive > max(_DEAD_ROWS, self.size * _DEAD_SHARE):
             # The file was put back to an earlier state, or what is dead is worth the memory of a fresh start.
             self._clear()
+        try:
+            self._read_changes(connection, number)
+        except BaseException:
+            # Half caught up is worse than not loaded.
+            self._clear()
+            raise
+        self.sequence = sequence
+        return True
+
+    def _read_changes(self, connection: sqlite3.Connection, number: int) -> None:
         since = (number, self.sequence)
         if self.sequence:
             gone = connection.execute("SELECT row FROM tombstones WHERE namespace = ? AND sequence > ?", since)
@@ -97,8 +107,6 @@ class Resident:
         self.rankable = self["live"] & (self["memory_type"] != CODES["memory_type"]["working"])
         self.documents = int(np.count_nonzero(self.rankable))
         self.alive = int(np.count_nonzero(self["live"]))
-        self.sequence = sequence
-        return True
 
     def slots_of(self, rows: Sequence[int]) -> Slots:
         """The slots of those rows that are known."""

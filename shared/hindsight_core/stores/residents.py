@@ -34,13 +34,8 @@ class Residents:
             resident = self._held.setdefault(namespace, Resident(namespace))
             self._held.move_to_end(namespace)
         with resident.lock:
-            try:
-                if resident.catch_up(connection):
-                    self._resized(resident)
-            except BaseException:
-                # Half caught up is worse than not loaded.
-                self._drop(namespace)
-                raise
+            if resident.catch_up(connection):
+                self._resized(resident)
             yield resident
 
     def clear(self) -> None:
@@ -48,11 +43,6 @@ class Residents:
         with self._lock:
             self._held.clear()
             self._sizes.clear()
-
-    def _drop(self, namespace: str) -> None:
-        with self._lock:
-            self._held.pop(namespace, None)
-            self._sizes.pop(namespace, None)
 
     def _resized(self, resident: Resident) -> None:
         with self._lock:

@@ -1,14 +1,10 @@
-"""The file of the embedded store: its tables as numbered migrations, its connections, and its errors in our words."""
+"""The tables of the embedded store's file, as numbered migrations."""
 
 from __future__ import annotations
 
 import sqlite3
-import time
-from collections.abc import Generator
-from contextlib import contextmanager
-from pathlib import Path
 
-from hindsight_core.errors import ConfigurationError, HindsightError, StoreUnavailable
+from hindsight_core.errors import ConfigurationError
 
 # Append only: a migration that was released never changes. `user_version` is how many of them a file has had.
 #
@@ -91,104 +87,45 @@ MIGRATIONS: tuple[str, ...] = (
     """,
 )
 
-_REMEDY_BUSY = "Another process keeps the file locked; stop it, or try again."
-_REMEDY_FULL = "Free space on its disk, or point HINDSIGHT_STORE at another one."
-_REMEDY_ACCESS = "Give this user read and write access to the file and its directory, or set HINDSIGHT_STORE."
+# Says whose file it is, so that a database of another program is never taken for an empty one.
+APPLICATION_ID = int.from_bytes(b"hsgt", "big")
 
 
-def connect(path: Path, *, timeout: float) -> sqlite3.Connection:
-    """A connection in autocommit mode that waits up to `timeout` seconds for locks and wipes what is deleted."""
-    connection = sqlite3.connect(path, timeout=timeout, isolation_level=None, check_same_thread=False)
+def migrate(connection: sqlite3.Connection) -> None:
+    """Bring a file to the present schema; what several processes do so at once is done by one of them.
+
+    Raises `ConfigurationError` for a file of another program or of a newer version, and leaves it as it is.
+    """
+    connection.execute("BEGIN")
     try:
-        connection.execute("PRAGMA foreign_keys = ON")
-        connection.execute("PRAGMA secure_delete = ON")
-        connection.execute("PRAGMA synchronous = FULL")
-        connection.execute("PRAGMA temp_store = MEMORY")
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-def create(path: Path, *, timeout: float) -> None:
-    """Create the file and its directory, or migrate it; safe when several processes do so at once."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as exc:
-        raise ConfigurationError(f"The directory of {path} cannot be made: {exc}.", remedy=_REMEDY_ACCESS) from exc
-    connection = connect(path, timeout=timeout)
-    try:
-        _use_wal(connection, deadline=time.monotonic() + timeout)
+        _version(connection)
+        connection.execute("COMMIT")
+        connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("BEGIN IMMEDIATE")
-        with rollback_on_error(connection):
-            (version,) = connection.execute("PRAGMA user_version").fetchone()
-            if version > len(MIGRATIONS):
-                raise ConfigurationError(
-                    f"{path} was made by a newer version of Hindsight (schema {version}, known {len(MIGRATIONS)}).",
-                    remedy='pip install --upgrade "hindsight-memory"',
-                )
-            for number, migration in enumerate(MIGRATIONS[version:], version + 1):
-                for statement in migration.split(";"):
-                    connection.execute(statement)
-                connection.execute(f"PRAGMA user_version = {number}")
-            connection.execute("COMMIT")
-    finally:
-        connection.close()
-
-
-def _use_wal(connection: sqlite3.Connection, *, deadline: float) -> None:
-    # Switching the journal takes an exclusive lock for which SQLite does not wait.
-    while True:
-        try:
-            connection.execute("PRAGMA journal_mode = WAL")
-        except sqlite3.OperationalError as exc:
-            if _code(exc) != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
-                raise
-            time.sleep(0.005)
-        else:
-            return
-
-
-@contextmanager
-def rollback_on_error(connection: sqlite3.Connection) -> Generator[None]:
-    """Leave no transaction open when the body fails."""
-    try:
-        yield
+        for migration in MIGRATIONS[_version(connection) :]:
+            for statement in migration.split(";"):
+                connection.execute(statement)
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+        connection.execute("COMMIT")
     except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
+        connection.rollback()
         raise
 
 
-def _code(exc: sqlite3.Error) -> int:
-    # The low byte is the primary result code, the rest says more.
-    return getattr(exc, "sqlite_errorcode", 0) & 0xFF
-
-
-@contextmanager
-def explained(path: Path) -> Generator[None]:
-    """Errors of the driver as ours, naming the file and what to do."""
-    try:
-        yield
-    except HindsightError:
-        raise
-    except sqlite3.Error as exc:
-        raise _explain(path, exc) from exc
-
-
-def _explain(path: Path, exc: sqlite3.Error) -> HindsightError:
-    match _code(exc):
-        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
-            return StoreUnavailable(f"{path} stayed locked for too long.", remedy=_REMEDY_BUSY)
-        case sqlite3.SQLITE_FULL:
-            return StoreUnavailable(f"The disk of {path} is full.", remedy=_REMEDY_FULL)
-        case sqlite3.SQLITE_NOTADB:
-            return ConfigurationError(
-                f"{path} is not a database of Hindsight.", remedy="Point HINDSIGHT_STORE at another path."
-            )
-        case sqlite3.SQLITE_CORRUPT:
-            return StoreUnavailable(f"{path} is damaged: {exc}.", remedy="Restore it from a backup.")
-        case sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM | sqlite3.SQLITE_AUTH:
-            return ConfigurationError(f"{path} cannot be opened for writing: {exc}.", remedy=_REMEDY_ACCESS)
-        case _:
-            return StoreUnavailable(f"{path}: {exc}.", remedy=_REMEDY_FULL)
+def _version(connection: sqlite3.Connection) -> int:
+    """How many migrations the file has had, 0 for an empty one."""
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    (owner,) = connection.execute("PRAGMA application_id").fetchone()
+    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    path = connection.execute("PRAGMA database_list").fetchone()[2]
+    if owner != APPLICATION_ID and (owner or version or tables):
+        raise ConfigurationError(
+            f"{path} is a database, but not one of Hindsight.", remedy="Point HINDSIGHT_STORE at another path."
+        )
+    if version > len(MIGRATIONS):
+        raise ConfigurationError(
+            f"{path} was made by a newer version of Hindsight (schema {version}, known {len(MIGRATIONS)}).",
+            remedy='pip install --upgrade "hindsight-memory"',
+        )
+    return int(version)

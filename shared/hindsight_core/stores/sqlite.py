@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -32,8 +31,9 @@ from hindsight_core.stores import (
     reading,
 )
 from hindsight_core.stores.changes import Transaction, write_log
+from hindsight_core.stores.connections import Connections
 from hindsight_core.stores.residents import Residents
-from hindsight_core.stores.schema import connect, create, explained, rollback_on_error
+from hindsight_core.stores.schema import migrate
 
 T = TypeVar("T")
 _READERS = 4
@@ -47,17 +47,18 @@ class SqliteStore:
 
     def __init__(self, path: str | Path, *, cache_bytes: int = 1 << 30, timeout: float = 30.0) -> None:
         self._path = Path(path)
-        self._timeout = timeout
-        self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="hindsight-read")
-        self._writer = ThreadPoolExecutor(1, thread_name_prefix="hindsight-write")
-        self._local = threading.local()
-        self._lock = threading.Lock()
-        self._created = False
-        self._connections: list[sqlite3.Connection] = []
+        self._connections = Connections(self._path, timeout=timeout, create=migrate)
         self._residents = Residents(cache_bytes)
+        self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="hindsight-read")
+        # SQLite has one writer at a time anyway, so the others wait here, in order, rather than for its lock.
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix="hindsight-write")
 
     async def prepare(self, identity: str | None) -> None:
-        await self._write(lambda connection: _identify(connection, self._path, identity))
+        def run() -> None:
+            self._connections.write(lambda open_one: _identify(open_one, self._path, identity))
+            self._connections.wipe()
+
+        await self._on(self._writer, run)
 
     async def head(self, namespace: str) -> Head:
         return await self._read(lambda connection: reading.head(connection, namespace))
@@ -70,12 +71,15 @@ class SqliteStore:
         expected: int | None = None,
         searchable: bool = True,  # noqa: ARG002 - a commit here is always searchable
     ) -> int:
-        sequence = await self._write(lambda connection: Transaction(connection, namespace).apply(changes, expected))
-        if changes.erases:
-            await self._on(
-                self._writer, lambda: self._connection().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        def run() -> int:
+            sequence = self._connections.write(
+                lambda open_one: Transaction(open_one, namespace).apply(changes, expected)
             )
-        return sequence
+            if changes.erases:
+                self._connections.wipe()
+            return sequence
+
+        return await self._on(self._writer, run)
 
     async def get(self, namespace: str, ids: Sequence[str]) -> list[Record]:
         return await self._read(lambda connection: reading.get(connection, namespace, ids))
@@ -102,7 +106,13 @@ class SqliteStore:
     async def log(
         self, namespace: str, *, accesses: Sequence[Access] = (), retrievals: Sequence[Retrieval] = ()
     ) -> None:
-        await self._write(lambda connection: write_log(connection, namespace, accesses, retrievals))
+        def run() -> None:
+            # Statistics are not worth a wait for the disk.
+            self._connections.write(
+                lambda open_one: write_log(open_one, namespace, accesses, retrievals), durable=False
+            )
+
+        await self._on(self._writer, run)
 
     async def read(
         self,
@@ -143,41 +153,14 @@ class SqliteStore:
     async def aclose(self) -> None:
         self._readers.shutdown()
         self._writer.shutdown()
-        with self._lock:
-            for connection in self._connections:
-                connection.close()
-            self._connections.clear()
+        self._connections.close()
         self._residents.clear()
 
     async def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        return await self._on(self._readers, lambda: self._within("BEGIN", work))
-
-    async def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        return await self._on(self._writer, lambda: self._within("BEGIN IMMEDIATE", work))
+        return await self._on(self._readers, lambda: self._connections.read(work))
 
     async def _on(self, threads: ThreadPoolExecutor, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(threads, work)
-
-    def _within(self, begin: str, work: Callable[[sqlite3.Connection], T]) -> T:
-        with explained(self._path):
-            connection = self._connection()
-            connection.execute(begin)
-            with rollback_on_error(connection):
-                answer = work(connection)
-                connection.execute("COMMIT")
-            return answer
-
-    def _connection(self) -> sqlite3.Connection:
-        """The connection of this thread; the file is created or migrated before the first."""
-        connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
-        if connection is None:
-            with self._lock:
-                if not self._created:
-                    create(self._path, timeout=self._timeout)
-                    self._created = True
-                connection = self._local.connection = connect(self._path, timeout=self._timeout)
-                self._connections.append(connection)
-        return connection
 
 
 def _identify(connection: sqlite3.Connection, path: Path, identity: str | None) -> None:
