@@ -1,0 +1,81 @@
+"""Whether the words around a time expression speak of the past or of what is to come."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from hindsight_core.temporal.calendar import Tense
+
+_SENTENCE = re.compile(r"[.?!。？！;；\n]+(?=\s|$|[^\x00-\x7f])")
+_CLAUSE = re.compile(
+    r"[,，、:：—()（）]|\b(?:but|and|so|because|although|when|while|if|that|which|who|then)\b|但是?|不过|所以|因为|然后"
+)
+_BOUNDARY = 25
+
+
+class TenseCues(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Patterns of a language.
+
+    `past` and `future` decide, the nearest first; the hints only where neither occurs, and the faint ones only for
+    dates and months, which people mostly name when they look back. `neither` are wordings that look like a cue and
+    are none ("is cancelled", 过年): they are taken out first.
+    """
+
+    neither: list[str]
+    past: list[str]
+    future: list[str]
+    past_hints: list[str]
+    future_hints: list[str]
+    past_faint: list[str]
+
+
+class TenseReader:
+    """Reads the tense at a place of a text; built once per language."""
+
+    def __init__(self, cues: TenseCues, *, words: bool) -> None:
+        self._cues = _compile(cues.neither, cues.past, cues.future, words=words)
+        self._hints = _compile(cues.neither, cues.past_hints, cues.future_hints, words=words)
+        self._faint = _compile(cues.neither, cues.past_faint, [], words=words)
+
+    def at(self, text: str, start: int, end: int, *, dated: bool) -> Tense | None:
+        """The tense of the cue nearest to text[start:end] within its sentence; crossing a clause counts as distance."""
+        first, last = _sentence(text, start, end)
+        for cues in (self._cues, self._hints, self._faint) if dated else (self._cues, self._hints):
+            found = _nearest(cues, text, first, last, start, end)
+            if found is not None:
+                return found
+        return None
+
+
+def _compile(neither: list[str], past: list[str], future: list[str], *, words: bool) -> re.Pattern[str]:
+    left, right = (r"(?<![\w-])", r"(?![\w-])") if words else ("", "")
+    groups = [("neither", neither), ("past", past), ("future", future)]
+    return re.compile(
+        "|".join(f"(?P<{name}>{left}(?:{'|'.join(either)}){right})" for name, either in groups if either),
+        re.IGNORECASE,
+    )
+
+
+def _sentence(text: str, start: int, end: int) -> tuple[int, int]:
+    first = 0
+    for stop in _SENTENCE.finditer(text):
+        if stop.end() <= start:
+            first = stop.end()
+        elif stop.start() >= end:
+            return first, stop.start()
+    return first, len(text)
+
+
+def _nearest(cues: re.Pattern[str], text: str, first: int, last: int, start: int, end: int) -> Tense | None:
+    best: tuple[int, Tense] | None = None
+    for cue in cues.finditer(text, first, last):
+        name = cue.lastgroup
+        if name == "neither" or (cue.start() < end and cue.end() > start):
+            continue
+        between = text[cue.end() : start] if cue.end() <= start else text[end : cue.start()]
+        distance = len(between) + _BOUNDARY * len(_CLAUSE.findall(between))
+        if best is None or distance < best[0]:
+            best = (distance, "past" if name == "past" else "future")
+    return best[1] if best else None
