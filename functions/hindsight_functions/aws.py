@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from litestar import Litestar
@@ -21,8 +20,8 @@ class LambdaHandler:
     def __init__(self, app: Litestar) -> None:
         self._app = app
         self._adapter: Any = None
-        # Kept referenced: a context manager that is collected would end the lifespan.
-        self._lifespan: AbstractAsyncContextManager[None] | None = None
+        # Kept referenced: nothing else holds the task that the container lives in.
+        self._life: asyncio.Task[None] | None = None
 
     def __call__(self, event: dict[str, Any], context: object) -> dict[str, Any]:
         if self._adapter is None:
@@ -37,8 +36,21 @@ class LambdaHandler:
             raise MissingExtra.of("The AWS Lambda adapter", "lambda") from exc
         loop = asyncio.new_event_loop()
         asyncio.set_event_loop(loop)
-        lifespan = self._app.lifespan()
-        loop.run_until_complete(lifespan.__aenter__())
-        self._lifespan = lifespan
+        loop.run_until_complete(self._begin())
         # The adapter would run the lifespan around every event; here it runs around the container.
         return Mangum(self._app, lifespan="off")  # type: ignore[arg-type]
+
+    async def _begin(self) -> None:
+        started = asyncio.Event()
+
+        async def live() -> None:
+            async with self._app.lifespan():
+                started.set()
+                await asyncio.Event().wait()
+
+        self._life = asyncio.create_task(live())
+        begun = asyncio.create_task(started.wait())
+        await asyncio.wait({self._life, begun}, return_when=asyncio.FIRST_COMPLETED)
+        if self._life.done():
+            begun.cancel()
+            await self._life  # raises why it could not start

@@ -27,10 +27,11 @@ from litestar.types import (
 )
 
 from hindsight_core.config import Settings, load
+from hindsight_core.errors import HindsightError
 from hindsight_core.home import data_dir
 from hindsight_core.ids import new_id
 from hindsight_core.release import release
-from hindsight_core.responses import Readiness
+from hindsight_core.responses import Component, Readiness
 from hindsight_core.service import MemoryService, open_service
 from hindsight_functions import logs
 from hindsight_functions.body import BodyRequest
@@ -135,7 +136,11 @@ def health() -> dict[str, str]:
 async def ready(state: State) -> Response[Readiness]:
     """Whether what it needs answers: 503 when something is down, with what to do about it."""
     service: MemoryService = state.service
-    readiness = await service.ready()
+    try:
+        readiness = await service.ready()
+    except HindsightError as exc:  # a store that cannot even be asked
+        store = Component(name="store", status="down", detail=exc.detail, remedy=exc.remedy)
+        readiness = Readiness(ready=False, components=(store,))
     return Response(readiness, status_code=200 if readiness.ready else 503)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TypeAlias, TypeVar, cast
 
 import msgspec
@@ -17,6 +17,7 @@ Json: TypeAlias = dict[str, "Json"] | list["Json"] | str | int | float | bool | 
 _AT = re.compile(r" - at `(?:key` in `)?\$(.*)`$")
 _NAMED = re.compile(r"(?:unknown|required) field `(.*)`")
 _STEP = re.compile(r"\.([^.\[]+)|\[(\d+)\]")
+_LONG_NUMBER = re.compile(rb"\d{19}")
 _MOST_KEYS_TRIED = 64
 
 
@@ -24,14 +25,19 @@ def decode(body: bytes | memoryview | msgspec.Raw, kind: type[T]) -> T:
     """The `kind` that a JSON text holds.
 
     Raises `Malformed` when it is no JSON (NaN and Infinity are none), and `InvalidInput` naming the field by its
-    dotted path (`messages[2].text`) when it is not a `kind`, has a field too many, or holds half a surrogate pair.
+    dotted path (`messages[2].text`) when it is not a `kind`, has a field too many, or holds half a surrogate pair or
+    a whole number beyond 64 bits.
     """
+    text = bytes(body)
     try:
-        return msgspec.json.decode(body, type=kind)
+        found = msgspec.json.decode(text, type=kind)
     except msgspec.ValidationError as exc:
-        raise _invalid(exc, _plain(bytes(body)), kind, strict=True) from None
+        raise _invalid(exc, _plain(text), kind, strict=True) from None
     except (msgspec.DecodeError, RecursionError) as exc:
-        raise _malformed(bytes(body), exc) from None
+        raise _malformed(text, exc) from None
+    if _LONG_NUMBER.search(text):
+        _check_numbers(_plain(text))
+    return found
 
 
 def convert(value: object, kind: type[T], *, strict: bool = True) -> T:
@@ -39,12 +45,19 @@ def convert(value: object, kind: type[T], *, strict: bool = True) -> T:
 
     Raises `InvalidInput` like `decode`.
     """
+    _check_numbers(cast("Json", value))
     try:
         return msgspec.convert(value, kind, strict=strict)
     except msgspec.ValidationError as exc:
         raise _invalid(exc, cast("Json", value), kind, strict=strict) from None
     except RecursionError:
         raise Malformed("It is nested too deeply.") from None
+
+
+def _check_numbers(value: Json) -> None:
+    faults = tuple(_walk(value, "", _beyond_64_bits))
+    if faults:
+        raise _several(faults)
 
 
 def _invalid(exc: msgspec.ValidationError, value: Json, kind: type[object], *, strict: bool) -> InvalidInput:
@@ -109,31 +122,46 @@ def _malformed(body: bytes, exc: Exception) -> InvalidInput:
         return Malformed(f"{constant} is not JSON.")
     except (ValueError, RecursionError):
         return Malformed(f"{str(exc).removeprefix('JSON is malformed: ').capitalize()}.")
-    faults = tuple(_surrogates(value, ""))
-    if faults:
-        return InvalidInput("; ".join(f"{fault.field}: {fault.message}" for fault in faults[:3]), errors=faults)
-    return Malformed(f"{exc}.", remedy="Send it as UTF-8.")
+    faults = tuple(_walk(value, "", _half_a_pair))
+    return _several(faults) if faults else Malformed(f"{exc}.", remedy="Send it as UTF-8.")
 
 
-def _surrogates(value: Json, path: str) -> Iterator[FieldError]:
-    if isinstance(value, str):
-        if any("\ud800" <= char <= "\udfff" for char in value):
-            yield FieldError(path or "body", "contains half of a surrogate pair, which is no character")
+def _several(faults: tuple[FieldError, ...]) -> InvalidInput:
+    return InvalidInput("; ".join(f"{fault.field}: {fault.message}" for fault in faults[:3]), errors=faults)
+
+
+def _walk(value: Json, path: str, fault: Callable[[Json], str | None]) -> Iterator[FieldError]:
+    """What `fault` finds in every value and key of nested data."""
+    if (message := fault(value)) is not None:
+        yield FieldError(path or "body", message)
     elif isinstance(value, list):
         for i, item in enumerate(value):
-            yield from _surrogates(item, f"{path}[{i}]")
+            yield from _walk(item, f"{path}[{i}]", fault)
     elif isinstance(value, dict):
         for key, item in value.items():
-            shown = f"{path}.{key.encode('utf-8', 'backslashreplace').decode()}".removeprefix(".")
-            yield from _surrogates(key, shown)
-            yield from _surrogates(item, shown)
+            inner = f"{path}.{key.encode('utf-8', 'backslashreplace').decode()}".removeprefix(".")
+            yield from _walk(key, inner, fault)
+            yield from _walk(item, inner, fault)
+
+
+def _half_a_pair(value: Json) -> str | None:
+    if isinstance(value, str) and any("\ud800" <= char <= "\udfff" for char in value):
+        return "contains half of a surrogate pair, which is no character"
+    return None
+
+
+def _beyond_64_bits(value: Json) -> str | None:
+    return "is beyond 64 bits" if isinstance(value, int) and not -(2**63) <= value < 2**63 else None
 
 
 def _plain(body: bytes) -> Json:
+    """The JSON as plain data, for finding a field; raises `Malformed` where only the typed reading got by."""
     try:
         return cast("Json", msgspec.json.decode(body))
-    except (msgspec.DecodeError, RecursionError):
-        return None
+    except msgspec.ValidationError:
+        return None  # a number that no float can be: its field has been named already
+    except (msgspec.DecodeError, RecursionError) as exc:
+        raise _malformed(body, exc) from None
 
 
 class _NotJson(Exception):

@@ -1,0 +1,369 @@
+"""What each route promises; the memories behind them are real."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import httpx
+import pytest
+
+from hindsight_core.config import Settings
+from hindsight_core.service import MemoryService
+from serving import serving
+
+ADDRESS = "My shipping address is 12 Elm Street, Leeds."
+DOG = "My dog is called Biscuit."
+ALLERGY = "我对花生过敏，点餐时请避开。"
+
+
+@pytest.fixture
+async def http(service: MemoryService, settings: Settings) -> AsyncGenerator[httpx.AsyncClient]:
+    async with serving(service, settings) as client:
+        yield client
+
+
+async def stored(http: httpx.AsyncClient, content: str = ADDRESS, **fields: object) -> str:
+    """The id of a memory that was stored whatever the gate thinks of it."""
+    answer = await http.post("/v1/memories", json={"content": content, "force": True, **fields})
+    assert answer.status_code == 201, answer.text
+    memory_id: str = answer.json()["results"][0]["memory_id"]
+    return memory_id
+
+
+async def lines(http: httpx.AsyncClient, **params: str) -> list[dict[str, Any]]:
+    answer = await http.get("/v1/export", params=params)
+    assert answer.headers["content-type"] == "application/x-ndjson"
+    return [json.loads(line) for line in answer.text.splitlines()]
+
+
+async def test_a_write_that_stores_is_201_with_its_decision(http: httpx.AsyncClient):
+    answer = await http.post("/v1/memories", json={"content": ADDRESS})
+    assert answer.status_code == 201
+    [decision] = answer.json()["results"]
+    assert decision["decision"] == "add"
+    assert decision["memory"]["content"] == ADDRESS
+    assert set(decision["scores"]) == {"density", "relevance", "durability", "explicitness", "total", "threshold"}
+    assert decision["reason"]
+    assert answer.json()["run_id"]
+
+
+async def test_a_write_that_stores_nothing_is_200_and_says_why(http: httpx.AsyncClient):
+    messages = [{"role": "user", "text": "What's the weather in Beijing tomorrow?"}]
+    answer = await http.post("/v1/memories", json={"messages": messages})
+    assert answer.status_code == 200
+    [decision] = answer.json()["results"]
+    assert decision["decision"] == "skip"
+    assert decision["reason"]
+    assert decision["memory_id"] is None
+
+
+async def test_an_idempotency_key_header_makes_a_write_safe_to_repeat(http: httpx.AsyncClient):
+    first, second = [
+        await http.post("/v1/memories", json={"content": DOG, "force": True}, headers={"Idempotency-Key": "k1"})
+        for _ in range(2)
+    ]
+    assert first.json() == second.json()
+    assert (await http.get("/v1/stats")).json()["memories"] == 1
+    other = await http.post("/v1/memories", json={"content": ADDRESS}, headers={"Idempotency-Key": "k1"})
+    assert other.status_code == 409
+
+
+async def test_a_batch_stores_each_item_by_itself(http: httpx.AsyncClient):
+    items = [{"content": DOG, "force": True}, {"contant": DOG}, {"content": ALLERGY, "force": True}]
+    answer = await http.post("/v1/memories/batch", json={"items": items})
+    assert answer.status_code == 200
+    first, second, third = answer.json()["results"]
+    assert (first["status"], second["status"], third["status"]) == (201, 422, 201)
+    assert second["problem"]["errors"][0]["field"] == "contant"
+    assert (await http.get("/v1/stats")).json()["memories"] == 2
+
+
+async def test_search_answers_scored_hits_with_their_parts(http: httpx.AsyncClient):
+    memory_id = await stored(http)
+    await stored(http, ALLERGY)
+    answer = await http.post("/v1/search", json={"query": "What is my shipping address?", "explain": True})
+    assert answer.status_code == 200
+    body = answer.json()
+    hit = body["hits"][0]
+    assert hit["memory"]["id"] == memory_id
+    assert set(hit["parts"]) == {"similarity", "lexical", "relevance", "recency", "confidence", "bias"}
+    assert sum(hit["explain"]["contributions"].values()) == pytest.approx(hit["score"], abs=1e-6)
+    assert body["counts"]["eligible"] == 2
+    assert body["retrieval_id"]
+
+
+async def test_context_answers_a_block_within_its_budget(http: httpx.AsyncClient):
+    memory_id = await stored(http)
+    answer = await http.post("/v1/context", json={"query": "my shipping address", "token_budget": 200})
+    assert answer.status_code == 200
+    assert ADDRESS in answer.json()["text"]
+    assert answer.json()["memory_ids"] == [memory_id]
+    assert 0 < answer.json()["tokens"] <= 200
+
+
+async def test_listing_continues_from_its_cursor_without_repeats_or_gaps(http: httpx.AsyncClient):
+    ids = {await stored(http, f"Order {n} was placed by the warehouse in Hull.") for n in range(5)}
+    seen: list[str] = []
+    cursor: str | None = None
+    while True:
+        params = {"limit": "2"} | ({} if cursor is None else {"cursor": cursor})
+        page = (await http.get("/v1/memories", params=params)).json()
+        seen += [memory["id"] for memory in page["memories"]]
+        if (cursor := page["cursor"]) is None:
+            break
+    assert len(seen) == 5
+    assert set(seen) == ids
+
+
+async def test_filters_of_a_query_string_take_comma_lists_and_repeats(http: httpx.AsyncClient):
+    fact = await stored(http, DOG, kind="fact", tags=["pet"])
+    event = await stored(http, ADDRESS, kind="event", tags=["pet", "a,b"])
+    await stored(http, ALLERGY, kind="preference")
+
+    async def found(query: str) -> set[str]:
+        answer = await http.get(f"/v1/memories?{query}")
+        assert answer.status_code == 200, answer.text
+        return {memory["id"] for memory in answer.json()["memories"]}
+
+    assert await found("kind=fact,event") == {fact, event}
+    assert await found("kind=fact&kind=event") == {fact, event}
+    assert await found("tags_all=pet") == {fact, event}
+    assert await found("tags_any=a%2Cb&tags_any=nothing") == {event}
+    assert await found(f"ids={fact},{event}") == {fact, event}
+    assert await found(f"kind=&ids={fact}") == {fact}
+
+
+async def test_metadata_of_a_query_string_means_the_text_or_the_number_it_spells(http: httpx.AsyncClient):
+    text = await stored(http, DOG, metadata={"lot": "7"})
+    number = await stored(http, ADDRESS, metadata={"lot": 7})
+    await stored(http, ALLERGY, metadata={"lot": 8})
+    answer = await http.get("/v1/memories?metadata.lot=7")
+    assert {memory["id"] for memory in answer.json()["memories"]} == {text, number}
+
+
+async def test_an_offset_whose_plus_was_not_escaped_is_still_read(http: httpx.AsyncClient):
+    memory_id = await stored(http, observed_at="2025-05-01T00:00:00Z")
+    answer = await http.get("/v1/memories?observed_from=2025-05-01T08:00:00+08:00")
+    assert [memory["id"] for memory in answer.json()["memories"]] == [memory_id]
+
+
+async def test_the_etag_of_a_memory_is_its_version(http: httpx.AsyncClient):
+    memory_id = await stored(http)
+    answer = await http.get(f"/v1/memories/{memory_id}")
+    assert answer.headers["ETag"] == '"1"'
+    patched = await http.patch(f"/v1/memories/{memory_id}", json={"pinned": True}, headers={"If-Match": '"1"'})
+    assert patched.status_code == 200
+    assert patched.headers["ETag"] == '"2"'
+    assert patched.json()["memory"]["pinned"] is True
+
+
+async def test_a_stale_if_match_is_409_and_changes_nothing(http: httpx.AsyncClient):
+    memory_id = await stored(http)
+    await http.patch(f"/v1/memories/{memory_id}", json={"pinned": True})
+    stale = await http.patch(f"/v1/memories/{memory_id}", json={"content": DOG}, headers={"If-Match": '"1"'})
+    assert stale.status_code == 409
+    assert stale.json()["code"] == "conflict"
+    memory = (await http.get(f"/v1/memories/{memory_id}")).json()
+    assert (memory["content"], memory["version"]) == (ADDRESS, 2)
+
+
+async def test_if_match_star_is_any_version(http: httpx.AsyncClient):
+    memory_id = await stored(http)
+    answer = await http.patch(f"/v1/memories/{memory_id}", json={"pinned": True}, headers={"If-Match": "*"})
+    assert answer.status_code == 200
+
+
+async def test_history_holds_every_change_with_the_request_that_made_it(http: httpx.AsyncClient):
+    memory_id = await stored(http)
+    await http.patch(
+        f"/v1/memories/{memory_id}", json={"pinned": True, "reason": "keep"}, headers={"X-Request-Id": "req-7"}
+    )
+    created, updated = (await http.get(f"/v1/memories/{memory_id}/history")).json()["events"]
+    assert created["before"] is None
+    assert (updated["reason"], updated["request_id"]) == ("keep", "req-7")
+    assert (updated["before"]["pinned"], updated["after"]["pinned"]) == (False, True)
+    events = (await http.get("/v1/events")).json()["events"]
+    assert [event["id"] for event in events] == [created["id"], updated["id"]]
+
+
+async def test_deleting_archives_and_restoring_brings_back(http: httpx.AsyncClient):
+    memory_id = await stored(http)
+    gone = await http.delete(f"/v1/memories/{memory_id}", params={"reason": "no longer"})
+    assert gone.status_code == 200
+    assert gone.json()["affected"][0]["to"] == "archived"
+    assert (await http.get("/v1/memories")).json()["memories"] == []
+    back = await http.post(f"/v1/memories/{memory_id}/restore")
+    assert back.status_code == 200
+    assert back.json()["memory"]["status"] == "active"
+
+
+async def test_deleting_an_unknown_memory_is_404_but_an_empty_selection_is_an_answer(http: httpx.AsyncClient):
+    assert (await http.delete("/v1/memories/nobody")).status_code == 404
+    answer = await http.post("/v1/forget", json={"ids": ["nobody"]})
+    assert answer.status_code == 200
+    assert answer.json()["count"] == 0
+
+
+async def test_forgetting_without_a_selection_is_refused_never_all(http: httpx.AsyncClient):
+    await stored(http)
+    for body in ({}, {"filters": {}}, {"ids": []}, {"mode": "erase"}):
+        answer = await http.post("/v1/forget", json=body)
+        assert answer.status_code == 422, body
+    assert (await http.get("/v1/stats")).json()["by_status"] == {"active": 1}
+
+
+async def test_a_run_lists_what_it_did_and_can_be_undone(http: httpx.AsyncClient):
+    memory_id = await stored(http)
+    run_id = (await http.post("/v1/forget", json={"ids": [memory_id]})).json()["run_id"]
+    assert run_id in {run["run_id"] for run in (await http.get("/v1/runs")).json()["runs"]}
+    report = (await http.get(f"/v1/runs/{run_id}")).json()
+    assert [event["memory_id"] for event in report["events"]] == [memory_id]
+    undone = await http.post(f"/v1/runs/{run_id}/undo", json={"reason": "mistake"})
+    assert undone.status_code == 200
+    assert undone.json()["count"] == 1
+    assert (await http.get(f"/v1/memories/{memory_id}")).json()["status"] == "active"
+
+
+async def test_resolving_a_contested_pair_settles_which_holds(http: httpx.AsyncClient):
+    at = "2025-05-01T08:00:00Z"
+    common = {"namespace": "default", "valid_from": at, "created_at": at, "updated_at": at, "observed_at": at}
+    old = {"id": "OLD", "content": "The deploy key is in the blue cabinet.", **common}
+    new = {"id": "NEW", "content": "The deploy key is in the red drawer.", **common}
+    contested = {**old, "contested_by": [{"id": "NEW", "probability": 0.5, "reason": "another place"}]}
+    body = "\n".join(json.dumps({"memory": memory}) for memory in (contested, new))
+    imported = await http.post("/v1/import", content=body, headers={"Content-Type": "application/x-ndjson"})
+    assert imported.json()["stored"] == 2, imported.text
+    answer = await http.post("/v1/memories/NEW/resolve", json={"with": "OLD", "decision": "supersede"})
+    assert answer.status_code == 200, answer.text
+    assert (answer.json()["other"]["status"], answer.json()["other"]["superseded_by"]) == ("superseded", "NEW")
+
+
+async def test_an_export_can_be_imported_elsewhere_with_its_ids(http: httpx.AsyncClient):
+    ids = {await stored(http, DOG), await stored(http, ALLERGY)}
+    exported = (await http.get("/v1/export")).content
+    headers = {"Content-Type": "application/x-ndjson"}
+    first, second = [await http.post("/v1/import?namespace=copy", content=exported, headers=headers) for _ in range(2)]
+    assert (first.json()["stored"], first.json()["existing"]) == (2, 0)
+    assert (second.json()["stored"], second.json()["existing"]) == (0, 2)
+    copied = await lines(http, namespace="copy")
+    assert {line["memory"]["id"] for line in copied[1:]} == ids
+
+
+async def test_an_export_streams_a_header_and_then_each_memory(http: httpx.AsyncClient):
+    memory_id = await stored(http, kind="fact")
+    await stored(http, ALLERGY, kind="preference")
+    header, memory = await lines(http, kind="fact")
+    assert header["hindsight_export"] == 1
+    assert memory["memory"]["id"] == memory_id
+
+
+async def test_retrievals_are_logged_for_replay(http: httpx.AsyncClient):
+    memory_id = await stored(http)
+    retrieval_id = (await http.post("/v1/search", json={"query": "shipping address"})).json()["retrieval_id"]
+    listed = (await http.get("/v1/retrievals")).json()["retrievals"]
+    assert [entry["id"] for entry in listed] == [retrieval_id]
+    entry = (await http.get(f"/v1/retrievals/{retrieval_id}")).json()
+    assert entry["query"] == "shipping address"
+    assert [hit[0] for hit in entry["hits"]] == [memory_id]
+
+
+async def test_the_namespace_comes_from_body_then_query_then_header_then_default(http: httpx.AsyncClient):
+    header = {"Hindsight-Namespace": "from-header"}
+
+    async def written_to(url: str, headers: dict[str, str], **fields: str) -> str:
+        answer = await http.post(url, json={"content": DOG, "force": True, **fields}, headers=headers)
+        namespace: str = answer.json()["results"][0]["memory"]["namespace"]
+        return namespace
+
+    assert await written_to("/v1/memories", header, namespace="from-body") == "from-body"
+    assert await written_to("/v1/memories?namespace=from-query", header) == "from-query"
+    assert await written_to("/v1/memories", header) == "from-header"
+    assert await written_to("/v1/memories", {}) == "default"
+    assert (await http.get("/v1/stats?namespace=from-query", headers=header)).json()["memories"] == 1
+
+
+async def test_a_namespace_given_twice_with_different_values_is_refused(http: httpx.AsyncClient):
+    answer = await http.post("/v1/search?namespace=a", json={"query": "x", "namespace": "b"})
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["field"] == "namespace"
+
+
+async def test_no_read_shows_the_memories_of_another_namespace(http: httpx.AsyncClient):
+    memory_id = await stored(http, namespace="theirs")
+    mine = {"Hindsight-Namespace": "mine"}
+    assert (await http.get(f"/v1/memories/{memory_id}", headers=mine)).status_code == 404
+    assert (await http.get(f"/v1/memories/{memory_id}/history", headers=mine)).status_code == 404
+    assert (await http.get("/v1/memories", headers=mine)).json()["memories"] == []
+    assert (await http.get("/v1/events", headers=mine)).json()["events"] == []
+    assert (await http.get("/v1/runs", headers=mine)).json()["runs"] == []
+    assert len((await http.get("/v1/export", headers=mine)).text.splitlines()) == 1
+    assert (await http.post("/v1/search", json={"query": ADDRESS}, headers=mine)).json()["hits"] == []
+    assert (await http.patch(f"/v1/memories/{memory_id}", json={"pinned": True}, headers=mine)).status_code == 404
+    assert (await http.delete(f"/v1/memories/{memory_id}", headers=mine)).status_code == 404
+
+
+async def test_a_request_id_is_passed_through_or_made_up(http: httpx.AsyncClient):
+    assert (await http.get("/health", headers={"X-Request-Id": "mine-1"})).headers["X-Request-Id"] == "mine-1"
+    made_up = (await http.get("/health")).headers["X-Request-Id"]
+    assert len(made_up) == 26
+    unusable = (await http.get("/health", headers={"X-Request-Id": "a b"})).headers["X-Request-Id"]
+    assert unusable != "a b"
+    problem = await http.get("/v1/memories/nobody", headers={"X-Request-Id": "mine-2"})
+    assert problem.json()["request_id"] == problem.headers["X-Request-Id"] == "mine-2"
+
+
+async def test_health_and_readiness_answer(http: httpx.AsyncClient):
+    assert (await http.get("/health")).json()["status"] == "ok"
+    ready = await http.get("/ready")
+    assert ready.status_code == 200
+    assert {component["name"] for component in ready.json()["components"]} == {"store", "embedder"}
+
+
+async def test_metrics_count_requests_decisions_and_searches(http: httpx.AsyncClient):
+    await stored(http)
+    await http.post("/v1/search", json={"query": "address"})
+    await http.get("/v1/memories/nobody")
+    text = (await http.get("/metrics")).text
+    assert 'hindsight_requests_total{method="POST",route="/v1/memories",status="201"} 1.0' in text
+    assert 'hindsight_requests_total{method="GET",route="/v1/memories/{memory_id}",status="404"} 1.0' in text
+    assert 'hindsight_decisions_total{decision="add"} 1.0' in text
+    assert 'hindsight_searches_total{found="yes"} 1.0' in text
+    assert 'hindsight_request_seconds_count{method="POST",route="/v1/search"} 1.0' in text
+
+
+async def test_the_schema_names_every_route_with_the_limits_that_are_checked(http: httpx.AsyncClient):
+    document = (await http.get("/schema")).json()
+    assert document == (await http.get("/schema/openapi.json")).json()
+    operations = {(method, path) for path, found in document["paths"].items() for method in found}
+    assert {
+        ("post", "/v1/memories"),
+        ("patch", "/v1/memories/{memory_id}"),
+        ("delete", "/v1/memories/{memory_id}"),
+        ("post", "/v1/search"),
+        ("post", "/v1/forget"),
+        ("post", "/v1/runs/{run_id}/undo"),
+    } <= operations
+    top_k = document["components"]["schemas"]["SearchRequest"]["properties"]["top_k"]
+    assert (top_k["minimum"], top_k["maximum"], top_k["default"]) == (1, 100, 8)
+    answers = document["paths"]["/v1/memories"]["post"]["responses"]
+    assert set(answers) == {"200", "201", "default"}
+    listed = {parameter["name"] for parameter in document["paths"]["/v1/memories"]["get"]["parameters"]}
+    assert {"kind", "status", "limit", "cursor", "namespace", "metadata.KEY"} <= listed
+    assert "http://" not in json.dumps(document)
+
+
+async def test_every_reference_in_the_schema_leads_somewhere(http: httpx.AsyncClient):
+    document = (await http.get("/schema")).json()
+    known = {f"#/components/schemas/{name}" for name in document["components"]["schemas"]}
+
+    def references(value: object) -> set[str]:
+        if isinstance(value, dict):
+            here = {value["$ref"]} if isinstance(value.get("$ref"), str) else set()
+            return here.union(*(references(item) for item in value.values()))
+        if isinstance(value, list):
+            return set().union(*(references(item) for item in value))
+        return set()
+
+    assert references(document) <= known

@@ -1,0 +1,250 @@
+"""Whatever is sent, no route answers 5xx, every refusal is a problem, and nothing of a refused write is stored."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hindsight_core.config import Settings
+from hindsight_core.service import MemoryService
+from serving import serving
+
+BODIES = {
+    ("POST", "/v1/memories"): "WriteRequest",
+    ("POST", "/v1/memories/batch"): "Batch",
+    ("POST", "/v1/search"): "SearchRequest",
+    ("POST", "/v1/context"): "ContextRequest",
+    ("PATCH", "/v1/memories/{id}"): "UpdateRequest",
+    ("POST", "/v1/memories/{id}/resolve"): "ResolveRequest",
+    ("POST", "/v1/forget"): "ForgetRequest",
+    ("POST", "/v1/memories/{id}/restore"): "RestoreRequest",
+    ("POST", "/v1/runs/{id}/undo"): "UndoRequest",
+}
+QUERIES = [
+    ("GET", "/v1/memories"),
+    ("GET", "/v1/memories/{id}"),
+    ("DELETE", "/v1/memories/{id}"),
+    ("GET", "/v1/memories/{id}/history"),
+    ("GET", "/v1/events"),
+    ("GET", "/v1/export"),
+    ("GET", "/v1/stats"),
+    ("GET", "/v1/retrievals"),
+    ("GET", "/v1/retrievals/{id}"),
+    ("GET", "/v1/runs"),
+    ("GET", "/v1/runs/{id}"),
+]
+PARAMETERS = [
+    "namespace",
+    "user_id",
+    "agent_id",
+    "session_id",
+    "task_id",
+    "now",
+    "limit",
+    "cursor",
+    "since",
+    "as_of",
+    "memory_type",
+    "kind",
+    "status",
+    "source",
+    "key",
+    "tags_all",
+    "tags_any",
+    "ids",
+    "observed_from",
+    "observed_to",
+    "metadata.a",
+    "metadata.",
+    "mode",
+    "reason",
+    "dry_run",
+    "bring_back",
+    "nonsense",
+]
+
+NASTY = st.sampled_from(
+    [
+        "",
+        " ",
+        "a",
+        "%",
+        "a&b=c",
+        "a'; DROP TABLE memories; --",
+        "a\x00b",
+        "\ud800",
+        "\u202eabc",
+        "🐕",
+        "你好",
+        "a" * 300,
+        "2025-05-01T08:00:00Z",
+        "2025-05-01T08:00:00",
+        "0001-01-01T00:00:00+14:00",
+        "9999-12-31T23:59:59-14:00",
+        "2025-02-30T00:00:00Z",
+        "30d",
+        "PT1H",
+        "active",
+        "fact",
+        "episodic",
+        "archive",
+        "erase",
+        "supersede",
+        "user",
+        "auto",
+        "none",
+        "Asia/Shanghai",
+        "../etc",
+        "[]",
+        "null",
+        "NaN",
+        "1e400",
+    ]
+)
+SCALARS = st.one_of(
+    NASTY,
+    st.text(max_size=20),
+    st.integers(),
+    st.sampled_from([0, 1, -1, 2**63 - 1, 2**63, -(2**63) - 1, 2**80, 0.5, 1e308, -0.0, 5e-324]),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.booleans(),
+    st.none(),
+)
+VALUES = st.recursive(
+    SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NASTY, inner, max_size=3), max_leaves=6
+)
+MESSAGE = st.fixed_dictionaries({"role": st.sampled_from(["user", "assistant", "tool"]), "text": NASTY})
+# Fields that a request cannot do without are mostly there and mostly right, or nothing behind them is reached.
+LIKELY: dict[str, st.SearchStrategy[Any]] = {
+    "content": st.sampled_from(["My dog is called Biscuit.", "我住在杭州。", "a\x00b"]) | VALUES,
+    "query": st.sampled_from(["Where do I live?", "昨天说了什么？"]) | VALUES,
+    "messages": st.lists(MESSAGE, max_size=2) | VALUES,
+    "filters": st.dictionaries(
+        st.sampled_from([*PARAMETERS[10:19], "metadata"]), VALUES | st.lists(NASTY, max_size=2), max_size=3
+    ),
+    "items": st.lists(
+        st.dictionaries(st.sampled_from(["content", "kind", "namespace"]), SCALARS, max_size=2), max_size=3
+    ),
+    "ids": st.lists(st.just("{id}") | NASTY, max_size=2) | VALUES,
+    "force": st.just(True) | VALUES,
+    "with": st.just("{id}") | VALUES,
+    "decision": st.sampled_from(["supersede", "coexist", "duplicate", "refine", "retract"]) | VALUES,
+}
+STEADY = settings(
+    max_examples=60,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+
+
+@pytest.fixture
+async def http(service: MemoryService, settings: Settings) -> AsyncGenerator[httpx.AsyncClient]:
+    async with serving(service, settings) as client:
+        yield client
+
+
+@pytest.fixture
+async def memory_id(http: httpx.AsyncClient) -> str:
+    answer = await http.post("/v1/memories", json={"content": "My dog is called Biscuit.", "force": True})
+    found: str = answer.json()["results"][0]["memory_id"]
+    return found
+
+
+@pytest.fixture(scope="session")
+def fields() -> dict[str, list[str]]:
+    """The fields of each request."""
+    from hindsight_core import requests
+    from hindsight_functions.write import Batch
+
+    known = {**vars(requests), "Batch": Batch}
+    return {name: list(known[name].__struct_encode_fields__) for name in BODIES.values()}
+
+
+async def check(http: httpx.AsyncClient, method: str, url: str, **sent: Any) -> httpx.Response:
+    before = (await http.get("/v1/stats")).json()
+    answer = await http.request(method, url, **sent)
+    assert answer.status_code < 500, f"{method} {url} {sent}: {answer.text}"
+    if answer.status_code >= 400:
+        assert answer.headers["content-type"] == "application/problem+json"
+        assert set(answer.json()) >= {"type", "title", "status", "detail", "code", "request_id"}
+        assert (await http.get("/v1/stats")).json() == before, f"{method} {url} {sent} was applied in part"
+    return answer
+
+
+@pytest.mark.parametrize("route", BODIES, ids=lambda route: " ".join(route))
+@STEADY
+@given(data=st.data())
+async def test_no_body_gives_a_5xx(
+    http: httpx.AsyncClient, memory_id: str, fields: dict[str, list[str]], route: tuple[str, str], data: st.DataObject
+):
+    method, path = route
+    names = data.draw(st.lists(st.sampled_from([*fields[BODIES[route]], "nonsense"]), max_size=5, unique=True))
+    names += [name for name in ("content", "query", "items", "with", "decision") if name in fields[BODIES[route]]]
+    body = {name: data.draw(LIKELY.get(name, VALUES), label=name) for name in names}
+    # Lone surrogates go over the wire as the escapes that JSON has for them.
+    text = json.dumps(body).replace("{id}", memory_id)
+    await check(
+        http,
+        method,
+        path.replace("{id}", memory_id),
+        content=text.encode(),
+        headers={"Content-Type": "application/json"},
+    )
+
+
+@pytest.mark.parametrize("path", ["/v1/memories", "/v1/search", "/v1/forget", "/v1/import"])
+@STEADY
+@given(body=st.binary(max_size=200) | st.text(max_size=50).map(lambda text: text.encode("utf-8", "surrogatepass")))
+async def test_no_bytes_give_a_5xx(http: httpx.AsyncClient, path: str, body: bytes):
+    media = "application/x-ndjson" if path == "/v1/import" else "application/json"
+    await check(http, "POST", path, content=body, headers={"Content-Type": media})
+
+
+@pytest.mark.parametrize("route", QUERIES, ids=lambda route: " ".join(route))
+@STEADY
+@given(data=st.data())
+async def test_no_query_string_gives_a_5xx(
+    http: httpx.AsyncClient, memory_id: str, route: tuple[str, str], data: st.DataObject
+):
+    method, path = route
+    given_ = data.draw(st.lists(st.tuples(st.sampled_from(PARAMETERS), NASTY | st.text(max_size=10)), max_size=4))
+    query = "&".join(f"{name}={quote(value.encode('utf-8', 'surrogatepass'))}" for name, value in given_)
+    # A deletion would leave nothing for the examples after it.
+    used = memory_id if method == "GET" else "nobody"
+    await check(http, method, f"{path.replace('{id}', used)}?{query}")
+
+
+@STEADY
+@given(
+    memory_id=st.text(min_size=1, max_size=30) | NASTY, suffix=st.sampled_from(["", "/history", "/restore", "/undo"])
+)
+async def test_no_id_in_a_path_gives_a_5xx(http: httpx.AsyncClient, memory_id: str, suffix: str):
+    path = quote(memory_id.encode("utf-8", "surrogatepass"), safe="")
+    for method in ("GET", "POST", "PATCH", "DELETE"):
+        await check(
+            http, method, f"/v1/memories/{path}{suffix}", **({} if method in {"GET", "DELETE"} else {"json": {}})
+        )
+
+
+@STEADY
+@given(
+    headers=st.dictionaries(
+        st.sampled_from(
+            ["Hindsight-Namespace", "Idempotency-Key", "X-Request-Id", "Content-Type", "Origin", "If-Match"]
+        ),
+        st.text(st.characters(min_codepoint=1, max_codepoint=255, exclude_characters="\r\n"), max_size=20),
+        max_size=3,
+    )
+)
+async def test_no_header_gives_a_5xx(http: httpx.AsyncClient, headers: dict[str, str]):
+    raw = [(name, value.strip().encode("latin-1")) for name, value in headers.items()]
+    await check(http, "PATCH", "/v1/memories/nobody", content=b'{"pinned": true}', headers=raw)
+    await check(http, "POST", "/v1/search", content=b'{"query": "Where do I live?"}', headers=raw)
