@@ -103,6 +103,8 @@ appender.console.type = Console
 appender.console.name = console
 appender.console.layout.type = PatternLayout
 appender.console.layout.pattern = %d{HH:mm:ss.SSS} %-5p %c{1.} %m%n
+logger.dangling.name = org.opensearch.gateway.DanglingIndicesState
+logger.dangling.level = error
 rootLogger.level = warn
 rootLogger.appenderRef.console.ref = console
 """

@@ -131,12 +131,12 @@ def lift(signals: Sequence[object]) -> float:
 def decay(signal: Decay, now: int, boost: float = 1.0) -> Json:
     source = """
         double half = doc['half_life_days'].size() > 0
-            ? doc['half_life_days'].value : params.half_lives.getOrDefault(doc['memory_type'].value, 0.0);
-        if (half <= 0) { return 1.0; }
+            ? doc['half_life_days'].value : params.half_lives.getOrDefault(doc['memory_type'].value, -1.0);
+        if (half < 0) { return 1.0; }
         if (doc['moment'].size() == 0) { return params.neutral; }
-        return Math.pow(0.5, Math.max(0L, params.now - doc['moment'].value) / params.day / half);
+        return Math.pow(0.5, Math.max(0L, params.now - doc['moment'].value) / params.day / Math.max(half, 1.0E-30));
     """
-    half_lives = {name: days for name, days in signal.half_lives.items() if days}
+    half_lives = {name: days for name, days in signal.half_lives.items() if days is not None}
     params = {"half_lives": half_lives, "now": now, "day": float(DAY_MS), "neutral": NEUTRAL_RECENCY}
     return script({"match_all": {}}, " ".join(source.split()), params, boost)
 

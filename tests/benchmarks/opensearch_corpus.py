@@ -71,7 +71,8 @@ def expected(search: Search, of: Corpus, *, stored: bool = False) -> Scored:
     def bm25(field: str) -> NDArray[np.float64]:
         keep = as_feature if stored else float
         return np.array(
-            [sum(w * keep(d.get(field, {}).get(t, 0.0)) for t, w in search.weights.items()) for d in documents]
+            [sum(w * keep(d.get(field, {}).get(t, 0.0)) for t, w in search.weights.items()) for d in documents],
+            dtype=np.float64,
         )
 
     def holding(weight: Weight) -> NDArray[np.bool_]:
@@ -80,8 +81,7 @@ def expected(search: Search, of: Corpus, *, stored: bool = False) -> Scored:
 
     cosine = None
     if search.vector is not None:
-        # A memory without a vector has no similarity, whatever the calibration says of 0.
-        cosine = np.where(of.vectors.any(axis=1), of.vectors.astype(float) @ np.array(search.vector), -1.0)
+        cosine = np.where(of.vectors.any(axis=1), of.vectors.astype(float) @ np.array(search.vector), -np.inf)
     return evaluate(
         search.formula,
         Evidence(
