@@ -43,6 +43,7 @@ class Matrix:
 
         `vectors` has shape (dimension,) or (dimension, n), the answer (slots,) or (slots, n).
         """
+        vectors = np.ascontiguousarray(vectors, np.float32)
         out = np.zeros((len(slots), *vectors.shape[1:]), np.float32)
         starts = np.arange(len(self._slabs) + 1) * self._rows
         bounds = np.searchsorted(slots, starts).tolist()

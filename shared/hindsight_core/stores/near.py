@@ -39,7 +39,7 @@ def neighbours(
     answers: list[list[Neighbour]] = []
     for start in range(0, len(vectors), _BLOCK):
         block = vectors[start : start + _BLOCK]
-        mixed = resident.cosines(np.ascontiguousarray(block.T), slots)
+        mixed = resident.cosines(block.T, slots)
         for vector, cosines in zip(block, mixed.T, strict=True):
             chosen = slots[_promising(cosines, resident["closeness"][slots], limit)]
             exact = _exact(resident, connection, vector, chosen)
