@@ -35,7 +35,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     embedder_timeout: Annotated[
         float, Meta(gt=0, description="Seconds before a call to the embedding endpoint is given up.")
     ] = 30.0
-    embedder_batch: Annotated[int, Meta(ge=1, le=2048, description="Texts in one call to the embedding endpoint.")] = 64
+    embedder_batch: Annotated[int, Meta(ge=1, le=2048, description="Texts in one call to the embedding endpoint.")] = 32
+    embedder_dimension: Annotated[
+        int, Meta(ge=0, description="Dimension to ask of a model that can make shorter vectors; 0: its own.")
+    ] = 0
+    embedder_calibration: Annotated[
+        str, Meta(description="File that pins the calibration, from `python -m hindsight_core.embedding.calibrate`.")
+    ] = ""
     threshold: Annotated[float, Meta(ge=0, le=1, description="Total score from which a candidate is kept.")] = 0.6
     gate_weights: Annotated[
         str, Meta(description="Weights of density, relevance, durability, explicitness; scaled to sum 1.")

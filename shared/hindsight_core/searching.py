@@ -135,12 +135,11 @@ class Searcher:
     async def _embed(self, question: Question) -> tuple[Vector | None, tuple[float, float], str | None]:
         if self._embedder is None:
             return None, _LEXICAL_ONLY, "No embedder here: words alone were compared."
-        calibration = (self._embedder.calibration.lo, self._embedder.calibration.hi)
         try:
             vectors = await self._embedder.embed([question.bare], "query")
         except ProviderUnavailable as exc:
-            return None, calibration, f"The embedder is down, words alone were compared: {exc.detail}"
-        return vectors[0], calibration, None
+            return None, _LEXICAL_ONLY, f"The embedder is down, words alone were compared: {exc.detail}"
+        return vectors[0], (self._embedder.calibration.lo, self._embedder.calibration.hi), None
 
     async def _with_pending(self, namespace: str, query: Query, ranked: list[Ranked]) -> list[Ranked]:
         """Pending memories appear, marked, where nothing that holds answers better than they do."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
 
 import msgspec
 
@@ -71,6 +74,7 @@ from hindsight_core.transfer import Transfer
 from hindsight_core.updating import Updater
 from hindsight_core.writing import Writer
 
+_log = logging.getLogger("hindsight.service")
 _LIVE: tuple[Status, ...] = ("active", "pending")
 _HELD: tuple[Status, ...] = ("active", "superseded")
 _ALL_EVENTS = 10_000
@@ -86,6 +90,7 @@ class MemoryService:
         self._store = store
         self._embedder = embedder
         self._settings = settings
+        self._warming: asyncio.Task[None] | None = None
         weights = _weights(settings)
         self._journal = Journal(store, retrievals=settings.retrieval_log)
         self._writer = Writer(store, embedder, _gate(settings), ReconcileSettings())
@@ -95,15 +100,22 @@ class MemoryService:
         self._transfer = Transfer(store, embedder)
 
     async def start(self) -> None:
-        """Load the model and prepare the store.
+        """Prepare the store, and have the model load meanwhile.
 
-        Raises `ConfigurationError` when the store's vectors are of another model or calibration.
+        Raises `ConfigurationError` when the store's vectors are of another model or calibration. A remote model that
+        is calibrated while starting must answer now (`ProviderUnavailable`); a pinned one may be down: searches then
+        go on by words alone.
         """
         identity = None
         if self._embedder is not None:
-            await self._embedder.embed([], "passage")
-            identity = self._embedder.identity.name
+            try:
+                identity = self._embedder.identity.name
+            except ConfigurationError:
+                await self._embedder.embed([], "passage")
+                identity = self._embedder.identity.name
         await self._store.prepare(identity)
+        if self._embedder is not None:
+            self._warming = asyncio.create_task(_warm(self._embedder))
 
     async def flush(self) -> None:
         """Write the statistics and the retrieval log of the searches so far."""
@@ -111,6 +123,8 @@ class MemoryService:
 
     async def aclose(self) -> None:
         """Write what the journal holds and release store and embedder."""
+        if self._warming is not None:
+            await self._warming
         await self._journal.aclose()
         await self._store.aclose()
         if self._embedder is not None:
@@ -350,11 +364,20 @@ def open_service(settings: Settings, *, embedder: bool = True) -> MemoryService:
             api_key=settings.embedder_key,
             timeout=settings.embedder_timeout,
             batch_size=settings.embedder_batch,
+            dimension=settings.embedder_dimension or None,
+            calibration=Path(settings.embedder_calibration) if settings.embedder_calibration else None,
         )
         if embedder
         else None,
         settings,
     )
+
+
+async def _warm(embedder: Embedder) -> None:
+    try:
+        await embedder.embed([], "passage")
+    except HindsightError as exc:
+        _log.warning("embedder.down", extra={"detail": exc.detail, "remedy": exc.remedy})
 
 
 def _question_of(request: ContextRequest) -> str:
