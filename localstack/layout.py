@@ -142,8 +142,8 @@ def recipe() -> str:
 
 
 def cache_directory() -> Path:
-    """`HINDSIGHT_OPENSEARCH_CACHE` if set, else `hindsight/opensearch-<version>` in the user's cache directory."""
-    if chosen := os.environ.get("HINDSIGHT_OPENSEARCH_CACHE"):
+    """`HINDSIGHT_STACK_CACHE` if set, else `hindsight/opensearch-<version>` in the user's cache directory."""
+    if chosen := os.environ.get("HINDSIGHT_STACK_CACHE"):
         return Path(chosen).expanduser().absolute()
     cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     return Path(cache).expanduser().absolute() / "hindsight" / f"opensearch-{OPENSEARCH}"

@@ -217,7 +217,7 @@ def bare_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     programs.mkdir()
     monkeypatch.setenv("PATH", str(programs))
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    monkeypatch.setenv("HINDSIGHT_OPENSEARCH_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("HINDSIGHT_STACK_CACHE", str(tmp_path / "cache"))
     return programs
 
 
@@ -280,7 +280,7 @@ def run_pytest(tmp_path: Path, **environment: str) -> subprocess.CompletedProces
         env={
             "PATH": str(tmp_path / "empty"),
             "PYTHONPATH": f"{ROOT / 'tests'}{os.pathsep}{ROOT}",
-            "HINDSIGHT_OPENSEARCH_CACHE": str(tmp_path / "cache"),
+            "HINDSIGHT_STACK_CACHE": str(tmp_path / "cache"),
             **environment,
         },
         capture_output=True,
