@@ -121,24 +121,67 @@ VALUES = st.recursive(
     SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NASTY, inner, max_size=3), max_leaves=6
 )
 MESSAGE = st.fixed_dictionaries({"role": st.sampled_from(["user", "assistant", "tool"]), "text": NASTY})
-# Fields that a request cannot do without are mostly there and mostly right, or nothing behind them is reached.
-LIKELY: dict[str, st.SearchStrategy[Any]] = {
-    "content": st.sampled_from(["My dog is called Biscuit.", "我住在杭州。", "a\x00b"]) | VALUES,
-    "query": st.sampled_from(["Where do I live?", "昨天说了什么？"]) | VALUES,
-    "messages": st.lists(MESSAGE, max_size=2) | VALUES,
-    "filters": st.dictionaries(
-        st.sampled_from([*PARAMETERS[10:19], "metadata"]), VALUES | st.lists(NASTY, max_size=2), max_size=3
-    ),
+WHEN = st.sampled_from(["2025-05-01T08:00:00Z", "2025-05-01T08:00:00+14:00", "1969-12-31T23:59:59Z"])
+MILD = st.sampled_from(["a", "b c", "你好", "x-1", "🐕", "a.b", "é"]) | NASTY
+NUMBERS = st.integers() | st.sampled_from([2**63 - 1, 2**63, -(2**63) - 1, 0.5, 1e308, -0.0, 5e-324, True])
+METADATA = st.dictionaries(MILD, MILD | NUMBERS | st.lists(MILD | NUMBERS, max_size=2), max_size=2)
+# What each field may well be: mostly drawn from here, or a request never gets past its first field.
+PLAUSIBLE: dict[str, st.SearchStrategy[Any]] = {
+    "namespace": st.sampled_from(["default", "other"]),
+    "user_id": MILD,
+    "agent_id": MILD,
+    "session_id": MILD,
+    "task_id": MILD,
+    "now": WHEN,
+    "content": st.sampled_from(["My dog is called Biscuit.", "我住在杭州。"]) | st.text(max_size=20),
+    "query": st.sampled_from(["Where do I live?", "昨天说了什么？"]) | st.text(max_size=20),
+    "context": MILD,
+    "messages": st.lists(MESSAGE, max_size=2),
+    "filters": st.dictionaries(st.sampled_from([*PARAMETERS[10:19]]), NASTY | st.lists(MILD, max_size=2), max_size=2)
+    | st.fixed_dictionaries({"metadata": METADATA}),
     "items": st.lists(
-        st.dictionaries(st.sampled_from(["content", "kind", "namespace"]), SCALARS, max_size=2), max_size=3
+        st.fixed_dictionaries({"content": st.text(max_size=10), "metadata": METADATA, "force": st.booleans()}),
+        max_size=2,
     ),
-    "ids": st.lists(st.just("{id}") | NASTY, max_size=2) | VALUES,
-    "force": st.just(True) | VALUES,
-    "with": st.just("{id}") | VALUES,
-    "decision": st.sampled_from(["supersede", "coexist", "duplicate", "refine", "retract"]) | VALUES,
+    "ids": st.lists(st.just("{id}") | MILD, max_size=2),
+    "supersedes": st.lists(st.just("{id}") | MILD, max_size=1),
+    "with": st.just("{id}") | MILD,
+    "decision": st.sampled_from(["supersede", "coexist", "duplicate", "refine", "retract"]),
+    "metadata": METADATA,
+    "tags": st.lists(MILD, max_size=2),
+    "kind": st.sampled_from(["fact", "preference", "speculation"]),
+    "memory_type": st.sampled_from(["working", "episodic", "semantic"]),
+    "source": st.sampled_from(["user", "agent", "tool"]),
+    "key": MILD,
+    "speaker": MILD,
+    "summary": MILD,
+    "task": MILD,
+    "reason": MILD,
+    "timezone": st.sampled_from(["Asia/Shanghai", "UTC", "Mars/Olympus"]),
+    "ttl": st.sampled_from(["30d", "PT1H", 1e9, 5e-324, "99999w", 0.5]),
+    "confidence": st.floats(0, 1),
+    "min_score": st.floats(0, 1),
+    "half_life_days": st.sampled_from([5e-324, 1, 36_500]),
+    "top_k": st.integers(1, 100),
+    "token_budget": st.integers(16, 1_000_000),
+    "version": st.sampled_from([1, 2, 2**62]),
+    "intent": st.sampled_from(["status", "recommend", "nonsense"]),
+    "profile": st.sampled_from(["task", "companion"]),
+    "mode": st.sampled_from(["always", "auto", "archive", "suppress", "retract", "erase"]),
+    "precision": st.sampled_from(["day", "month", "year"]),
+    "visibility": st.sampled_from(["shared", "private"]),
+    "wait": st.sampled_from(["searchable", "durable"]),
+    "extract": st.sampled_from(["auto", "none"]),
+    "reconcile": st.sampled_from(["auto", "none"]),
+    "idempotency_key": MILD,
 }
+for name in ("expires_at", "observed_at", "valid_from", "as_of"):
+    PLAUSIBLE[name] = WHEN
+for name in ("force", "pinned", "explain", "all", "dry_run", "bring_back"):
+    PLAUSIBLE[name] = st.booleans()
+NEEDED = {"content", "query", "items", "with", "decision"}
 STEADY = settings(
-    max_examples=60,
+    max_examples=100,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
@@ -186,18 +229,18 @@ async def test_no_body_gives_a_5xx(
     http: httpx.AsyncClient, memory_id: str, fields: dict[str, list[str]], route: tuple[str, str], data: st.DataObject
 ):
     method, path = route
-    names = data.draw(st.lists(st.sampled_from([*fields[BODIES[route]], "nonsense"]), max_size=5, unique=True))
-    names += [name for name in ("content", "query", "items", "with", "decision") if name in fields[BODIES[route]]]
-    body = {name: data.draw(LIKELY.get(name, VALUES), label=name) for name in names}
+    known = fields[BODIES[route]]
+    body = {name: data.draw(PLAUSIBLE[name], label=name) for name in NEEDED.intersection(known)}
+    body |= {"force": True} if "force" in known else {}
+    for name in data.draw(st.lists(st.sampled_from(known), max_size=4, unique=True)):
+        body[name] = data.draw(PLAUSIBLE[name], label=name)
+    # Every other body is wrong somewhere.
+    for name in data.draw(st.lists(st.sampled_from([*known, "nonsense"]), max_size=1)):
+        body[name] = data.draw(VALUES, label=name)
     # Lone surrogates go over the wire as the escapes that JSON has for them.
     text = json.dumps(body).replace("{id}", memory_id)
-    await check(
-        http,
-        method,
-        path.replace("{id}", memory_id),
-        content=text.encode(),
-        headers={"Content-Type": "application/json"},
-    )
+    url, headers = path.replace("{id}", memory_id), {"Content-Type": "application/json"}
+    await check(http, method, url, content=text.encode(), headers=headers)
 
 
 @pytest.mark.parametrize("path", ["/v1/memories", "/v1/search", "/v1/forget", "/v1/import"])
