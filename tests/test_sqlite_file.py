@@ -18,7 +18,8 @@ import pytest
 from msgspec.structs import replace
 
 from hindsight_core.errors import ConfigurationError, StoreUnavailable
-from hindsight_core.stores import ChangeSet, Receipt, open_store
+from hindsight_core.stores import ChangeSet, Receipt, Where, open_store
+from hindsight_core.stores.reading import scan
 from hindsight_core.stores.schema import MIGRATIONS
 from hindsight_core.stores.sqlite import SqliteStore
 from samples import NAMESPACE, event, memory, puts, record, retrieval, run, search, unit
@@ -276,3 +277,31 @@ async def test_a_reader_of_the_old_state_delays_the_wiping_but_does_not_prevent_
     await again.prepare("model-a")
     assert SECRET.encode() not in raw(folder)
     await again.aclose()
+
+
+# -- how it is read ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("where", "index"),
+    [
+        (Where(), "memories_id (namespace=? AND id>?)"),
+        (Where(ids=("b", "c")), "memories_id (namespace=? AND id=?)"),
+        (Where(key="user.tea"), "memories_key (namespace=? AND key=? AND id>?)"),
+        (Where(user_id="ann"), "memories_user (namespace=? AND user_id=? AND id>?)"),
+        (Where(session_id="s"), "memories_session (namespace=? AND session_id=? AND id>?)"),
+        (Where(task_id="t", statuses=("active",)), "memories_task (namespace=? AND task_id=? AND id>?)"),
+        (Where(statuses=("archived",)), "memories_status (namespace=? AND status=? AND id>?)"),
+    ],
+)
+async def test_a_scan_reads_only_what_its_narrowest_condition_finds(tmp_path: Path, where: Where, index: str) -> None:
+    await check(tmp_path / "hindsight.db")
+    connection = sqlite3.connect(tmp_path / "hindsight.db")
+    asked: list[str] = []
+    connection.set_trace_callback(asked.append)
+    scan(connection, NAMESPACE, where, "a", 10)
+    connection.set_trace_callback(None)
+    plan = [detail for *_, detail in connection.execute(f"EXPLAIN QUERY PLAN {asked[-1]}")]
+    connection.close()
+    assert index in plan[0]
+    assert not any("TEMP B-TREE" in detail for detail in plan)

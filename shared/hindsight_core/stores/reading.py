@@ -6,6 +6,8 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from hindsight_core.models import AuditEvent, Retrieval, Run
 from hindsight_core.stores import Head, Log, Receipt, Record, Where
 from hindsight_core.stores.changes import decode_event, decode_retrieval, decode_run
@@ -66,13 +68,27 @@ def records_at(connection: sqlite3.Connection, rows: Sequence[int]) -> dict[int,
 
 
 def scan(connection: sqlite3.Connection, namespace: str, where: Where, after: str | None, limit: int) -> list[Record]:
+    number = _number(connection, namespace)
+    if where.ids is None:
+        return _scan(connection, number, where, after, limit)
+    # A list of ids is looked up, never compared with every memory.
+    ids = sorted({memory_id for memory_id in where.ids if after is None or memory_id > after})
+    found: list[Record] = []
+    for start in range(0, len(ids), _CHUNK):
+        if len(found) < limit:
+            some = replace(where, ids=tuple(ids[start : start + _CHUNK]))
+            found += _scan(connection, number, some, None, limit - len(found))
+    return found
+
+
+def _scan(
+    connection: sqlite3.Connection, number: int | None, where: Where, after: str | None, limit: int
+) -> list[Record]:
     conditions, params = sql(where)
     if after is not None:
         conditions, params = f"{conditions} AND m.id > ?", [*params, after]
-    rows = connection.execute(
-        f"{_RECORD} m.namespace = ?{conditions} ORDER BY m.id LIMIT ?", (_number(connection, namespace), *params, limit)
-    )
-    return [unpack(row[:6]) for row in rows]
+    query = f"{_RECORD} m.namespace = ?{conditions} ORDER BY m.id LIMIT ?"
+    return [unpack(row[:6]) for row in connection.execute(query, (number, *params, limit))]
 
 
 def read(

@@ -28,7 +28,9 @@ MIGRATIONS: tuple[str, ...] = (
     );
     CREATE UNIQUE INDEX memories_id ON memories (namespace, id);
     CREATE INDEX memories_sequence ON memories (namespace, sequence);
-    CREATE INDEX memories_key ON memories (namespace, key) WHERE key IS NOT NULL;
+    CREATE INDEX memories_status ON memories (namespace, status, id, memory_type, kind);
+    CREATE INDEX memories_key ON memories (namespace, key, id) WHERE key IS NOT NULL;
+    CREATE INDEX memories_user ON memories (namespace, user_id, id) WHERE user_id IS NOT NULL;
     CREATE INDEX memories_session ON memories (namespace, session_id, id) WHERE session_id IS NOT NULL;
     CREATE INDEX memories_task ON memories (namespace, task_id, id) WHERE task_id IS NOT NULL;
     CREATE TABLE bodies (
