@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from hindsight_core.temporal import TimeRange, en, event_days, find_range, find_ranges, holidays, zh
 from hindsight_core.temporal.calendar import Span, third
 from hindsight_core.temporal.en.words import words as english_words
+from hindsight_core.temporal.lexer import Lexer
+from hindsight_core.temporal.zh.words import Vocabulary
 from hindsight_core.temporal.zh.words import words as chinese_words
 
 OWN = Path(__file__).parent / "data" / "temporal_own.jsonl"
@@ -520,6 +522,29 @@ def test_lunar_festivals_outside_the_table_are_unknown():
 def test_the_languages_are_compiled_once():
     assert en.language() is en.language()
     assert zh.language() is zh.language()
+
+
+_ALL_RULES = Lexer(
+    [
+        *zh.dates.rules(Vocabulary(chinese_words())),
+        *zh.relative.rules(Vocabulary(chinese_words())),
+        *zh.hours.rules(Vocabulary(chinese_words())),
+        *zh.relative.operators(),
+    ],
+    words=False,
+)
+
+
+def test_no_rule_begins_with_a_character_that_the_lexer_passes_over():
+    for line in OWN.read_text("utf-8").splitlines():
+        text = json.loads(line)["text"]
+        assert zh.language().lexer.tokens(text) == _ALL_RULES.tokens(text)
+
+
+@settings(deadline=None)
+@given(st.lists(st.sampled_from(_CHARACTERS), max_size=8).map("".join))
+def test_no_rule_begins_with_a_character_that_the_lexer_passes_over_in_any_text(text: str):
+    assert zh.language().lexer.tokens(text) == _ALL_RULES.tokens(text)
 
 
 def test_a_unit_without_thirds_has_none():

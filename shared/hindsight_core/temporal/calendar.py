@@ -49,7 +49,12 @@ def years(first: int, count: int, grain: str) -> Span:
 
 
 def season(year: int, index: int) -> Span:
-    """A meteorological season of the northern half: 0 is spring (March to May), 3 the winter that starts in `year`."""
+    """A meteorological season of the northern half: 0 is spring (March to May), 3 the winter that starts in `year`.
+
+    4 are the summer holidays of schools, July and August.
+    """
+    if index == 4:
+        return months(year, 7, 2, "season")
     return months(year, 3 + 3 * index, 3, "season")
 
 

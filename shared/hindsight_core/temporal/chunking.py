@@ -87,7 +87,7 @@ def on_the_day(text: str, chunk: Chunk, earlier: list[Item]) -> Chunk:
     day = coarser(last.slots, _HOURS)
     if not filled(day).keys() & _DAYS or _SENTENCE_END.search(text, last.end, chunk.start):
         return chunk
-    both = combine(day, chunk.slots)
+    both = combine(coarser(last.slots, _HOURS + 1), chunk.slots) or combine(day, chunk.slots)
     return chunk._replace(slots=both) if both is not None else chunk
 
 

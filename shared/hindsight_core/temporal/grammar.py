@@ -74,7 +74,7 @@ class _Parser:
                 i += 1
                 continue
             if self._reader.context.licensed(item, None, ranged=False):
-                item = self._items[i] = on_the_day(self._text, item, self._items[:i])
+                item = self._items[i] = on_the_day(self._text, item, self._items[max(0, i - 8) : i])
             before = operator_before(self._text, self._items, i - 1, item.start)
             taken, result = (
                 self._range_on_a_day(i) or self._range(i, item, before) or (1, self._single(i, item, before))
@@ -163,12 +163,14 @@ class _Parser:
         if opened == "every" or not filled(item.slots).keys() - {"offset", "mode"}:
             return None
         if opened in {"to", "and", "between"}:
-            opened = "to" if opened == "to" and closed == "by_post" else None
+            # “Through the end of May” is a limit, “all through May” is May.
+            opened = "until" if opened == "to" and (closed == "by_post" or item.slots.third == _LATE) else None
         if not self._reader.context.licensed(item, opened or closed, ranged=False):
             return None
         if item.slots.within and not self._reader.context.wanted(item):
             return None
-        tense = self._reader.tense(item)
+        begun = opened == "since" or closed in {"since_post", "to_now"}
+        tense = "past" if begun else self._reader.tense(item)
         span = self._resolved(item.slots, tense)
         if span is None:
             return None

@@ -26,15 +26,16 @@ class Lexer:
     Patterns are written in lower case and the text must be: ignoring case would take several times as long.
     """
 
-    def __init__(self, rules: Iterable[Rule], *, words: bool) -> None:
+    def __init__(self, rules: Iterable[Rule], *, words: bool, initials: str = "") -> None:
+        """`words`: matches begin and end where words do; `initials`: the only characters that any match begins with."""
         hyphen = "(?:(?<![a-z0-9]-)|(?<=mid-)|(?<=early-)|(?<=late-))"
+        first = f"(?=[{re.escape(initials)}])" if initials else ""
         left, right = (rf"(?<![\w.@#$£€])(?<!\w['’]){hyphen}", r"(?!\w)") if words else ("", "")
         listed = list(rules)
         self._rules = [(re.compile(f"(?:{rule.pattern}){right}"), rule.make) for rule in listed]
         bare = [re.sub(r"\(\?P<\w+>", "(?:", rule.pattern) for rule in listed]
-        self._all = re.compile(
-            f"{left}(?:" + "|".join(f"(?P<r{i}>{pattern})" for i, pattern in enumerate(bare)) + f"){right}"
-        )
+        alternatives = "|".join(f"(?P<r{i}>{pattern})" for i, pattern in enumerate(bare))
+        self._all = re.compile(f"{left}{first}(?:{alternatives}){right}")
 
     def tokens(self, text: str) -> list[Token]:
         """The tokens in order; they do not overlap."""

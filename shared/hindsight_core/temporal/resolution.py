@@ -19,12 +19,9 @@ def resolve(slots: Slots, now: datetime, tense: Tense | None, *, month_first: bo
     if slots.either_order and month_first:
         slots = msgspec.structs.replace(slots, month=slots.day, day=slots.month)
     try:
-        span = _resolve(slots, now, tense)
-        if span is not None and slots.offset is not None:
-            span = _moved(span, *slots.offset)
+        return _resolve(slots, now, tense)
     except (ValueError, OverflowError):
         return None
-    return span
 
 
 def _resolve(slots: Slots, now: datetime, tense: Tense | None) -> Span | None:
@@ -42,10 +39,15 @@ def _resolve(slots: Slots, now: datetime, tense: Tense | None) -> Span | None:
         span = calendar.run(span, index, unit, slots.count or 1)
     if slots.third is not None and span is not None:
         span = calendar.third(span, slots.third)
-    if slots.week_of and span is not None:
-        span = calendar.unit("week", span.start, 0)
+    if slots.week_of is not None and span is not None:
+        span = calendar.unit(slots.week_of, span.start, 0)
+    hours_away = slots.offset is not None and slots.offset[0] in {"hour", "minute"}
+    if slots.offset is not None and span is not None and not hours_away:
+        span = _moved(span, *slots.offset)
     if slots.part is not None or slots.clock is not None:
         span = _hours(slots, span, now, tense)
+    if slots.offset is not None and span is not None and hours_away:
+        span = _moved(span, *slots.offset)
     if span is None or slots.upto is None:
         return span
     return Span(span.start, now, "window") if slots.upto == "so_far" else Span(now, span.end, "window")
@@ -80,9 +82,11 @@ def _within_year(slots: Slots, base: Span | None, now: datetime, tense: Tense | 
             return calendar.season(year, slots.season)
         return calendar.months(year, 1 if slots.half == 0 else 7, 6, "half")
 
-    if slots.half is not None and base is not None and base.grain == "month":
-        middle = base.start + 15 * DAY
-        return Span(base.start, middle, "span") if slots.half == 0 else Span(middle, base.end, "span")
+    if slots.half is not None and (slots.month is not None or (base is not None and base.grain == "month")):
+        whole = base
+        if slots.month is not None:
+            whole = _within_year(msgspec.structs.replace(slots, half=None), base, now, tense)
+        return _half_month(whole, slots.half) if whole is not None else None
     if base is not None:
         return make(base.start.year)
     if slots.month is not None and slots.day is not None and slots.mode is None:
@@ -93,6 +97,11 @@ def _within_year(slots: Slots, base: Span | None, now: datetime, tense: Tense | 
     if tense is None and slots.month is None:
         return make(now.year)
     return choose(make, around, now, tense)
+
+
+def _half_month(month: Span, half: int) -> Span:
+    middle = month.start + 15 * DAY
+    return Span(month.start, middle, "span") if half == 0 else Span(middle, month.end, "span")
 
 
 def _holiday(slots: Slots, base: Span | None, now: datetime, tense: Tense | None) -> Span | None:
@@ -198,7 +207,8 @@ def _hours(slots: Slots, base: Span | None, now: datetime, tense: Tense | None) 
     found = start + timedelta(hours=hour, minutes=minute)
     span = Span(found, found + timedelta(hours=1), "clock")
     if not stated and slots.part is None:
-        if tense == "future" and span.end <= now:
+        midnight = tense is None and hour == minute == 0 and meridiem == "exact"
+        if (tense == "future" or midnight) and span.end <= now:
             span = Span(span.start + DAY, span.end + DAY, "clock")
         elif tense == "past" and span.start > now:
             span = Span(span.start - DAY, span.end - DAY, "clock")

@@ -18,7 +18,7 @@ class Slots(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     `weekday` 0 is Monday, `season` 0 spring, `third` 0 early, `nth` (index, unit)
     and `count` how many of them; `part` hours of the day;
     `clock` (hour, minute, meridiem); `window` (unit, count, direction) rolls from now; `upto` the unit so far,
-    or the rest of it; `offset` (unit, count) shifts the whole; `either_order`: day and month were written as two numbers.
+    or the rest of it; `offset` (unit, count) shifts the whole; `either_order`: day and month are two bare numbers.
     """
 
     year: int | None = None
@@ -34,7 +34,7 @@ class Slots(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     third: int | None = None
     nth: tuple[int, str] | None = None
     count: int | None = None
-    week_of: bool | None = None
+    week_of: str | None = None
     day: int | None = None
     weekday: int | None = None
     mode: Mode | None = None
@@ -118,7 +118,7 @@ def _coherent(slots: Slots) -> bool:
         return False
     if "year" in has and slots.unit in {"year", "month", "quarter", "half"}:
         return False
-    if "month" in has and (has & {"quarter", "half", "season", "holiday"} or slots.unit in {"month", "quarter"}):
+    if "month" in has and (has & {"quarter", "season", "holiday"} or slots.unit in {"month", "quarter"}):
         return False
     if "third" in has and has & {"day", "weekday", "day_steps", "part", "holiday", "clock"}:
         return False

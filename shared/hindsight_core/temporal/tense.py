@@ -13,6 +13,7 @@ _CLAUSE = re.compile(
     r"[,，、:：—()（）]|\b(?:but|and|so|because|although|when|while|if|that|which|who|then)\b|但是?|不过|所以|因为|然后"
 )
 _BOUNDARY = 25
+_FAR = 200
 
 
 class TenseCues(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -59,13 +60,13 @@ def _compile(neither: list[str], past: list[str], future: list[str], *, words: b
 
 
 def _sentence(text: str, start: int, end: int) -> tuple[int, int]:
-    first = 0
-    for stop in _SENTENCE.finditer(text):
+    first, last = max(0, start - _FAR), min(len(text), end + _FAR)
+    for stop in _SENTENCE.finditer(text, first, last):
         if stop.end() <= start:
             first = stop.end()
         elif stop.start() >= end:
             return first, stop.start()
-    return first, len(text)
+    return first, last
 
 
 def _nearest(cues: re.Pattern[str], text: str, first: int, last: int, start: int, end: int) -> Tense | None:

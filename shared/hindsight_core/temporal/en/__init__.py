@@ -29,7 +29,7 @@ def language() -> Language:
     ]
     disguises = "|".join(f"(?:{pattern})" for pattern in listed.disguises["patterns"])
     return Language(
-        lexer=Lexer(rules, words=True),
+        lexer=Lexer(rules, words=True, initials="abcdefghijklmnopqrstuvwxyz0123456789'’"),
         tense=TenseReader(listed.tense, words=True),
         disguises=re.compile(rf"{QUOTED}|(?<!\w)(?:{disguises})(?!\w)"),
         context=EnglishContext,

@@ -44,7 +44,7 @@ class EnglishContext:
             case ["quarter"] | ["half"]:
                 return self._quarter(shown, before, after)
             case ["season"]:
-                return ranged
+                return ranged or before[-2:-1] in (["over"], ["during"], ["throughout"])
             case ["part"]:
                 return False
             case ["unit"]:  # the weekend
@@ -91,10 +91,11 @@ class EnglishContext:
         return False
 
     def _capital_beside(self, chunk: Chunk) -> bool:
-        left = re.search(r"([A-Z][a-z]+)\s$", self._text[: chunk.start])
-        if left and not self._starts(left.start()) and left[1].lower() not in _lower_words():
+        first = max(0, chunk.start - _LOOK)
+        left = re.search(r"([A-Z][a-z]+)\s$", self._text[first : chunk.start])
+        if left and not self._starts(first + left.start()) and left[1].lower() not in _lower_words():
             return True
-        right = re.match(r"\s([A-Z][a-z]+)", self._text[chunk.end :])
+        right = re.match(r"\s([A-Z][a-z]+)", self._text[chunk.end : chunk.end + _LOOK])
         return right is not None and right[1] != "I" and right[1].lower() not in _lower_words()
 
     def _habitual(self, before: list[str], after: list[str]) -> bool:
@@ -170,8 +171,8 @@ class EnglishContext:
         return ranged or op in {"since", "by", "until", "before", "after"} or self._last(before, "before_ordinal")
 
     def _clock(self, chunk: Chunk, before: list[str], after: list[str], op: str | None, *, ranged: bool) -> bool:
-        all_words = {w.lower() for w in _WORD.findall(self._text)}
-        if self._lists["hours"] & all_words or self._lists["habits"] & {*before, *after}:
+        around = {*self._before(chunk.start, 8), *self._after(chunk.end, 8)}
+        if self._lists["hours"] & around or self._lists["habits"] & {*before, *after}:
             return False
         if chunk.slots.clock is not None and chunk.slots.clock[2] is None:
             return False

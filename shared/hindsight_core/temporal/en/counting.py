@@ -93,7 +93,8 @@ def rules(v: Vocabulary) -> list[Rule]:
             weekday_by,
         ),
         Rule(
-            rf"(?:the\s+|these\s+)?(?:last|past|previous|preceding|trailing)\s+{n}\s+{u}",
+            rf"(?:the\s+|these\s+)?(?:last|past|previous|preceding|trailing)\s+{n}\s+{u}"
+            rf"(?!\s+of\s+(?:{v.month}|\d|(?:the|this|last|next)\s+(?:week|month|quarter|year)))",
             lambda m: window(m, -1),
         ),
         Rule(rf"(?:the\s+)?(?:next|coming|following|upcoming)\s+{n}\s+{u}", lambda m: window(m, 1)),

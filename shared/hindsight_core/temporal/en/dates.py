@@ -86,7 +86,9 @@ def rules(v: Vocabulary) -> list[Rule]:
             lambda m: Slots(unit="century", steps=0 if m["w"] == "this" else -1),
         ),
         Rule(r"(?:back\s+)?(?:in|since|of)\s+['’](?P<y>\d\d)", lambda m: Slots(year=year(m["y"]))),
-        Rule(r"the\s+week\s+(?:of|commencing|beginning|starting)(?=\s)", lambda _: Slots(week_of=True)),
+        Rule(
+            r"the\s+(?P<u>week|weekend)\s+(?:of|commencing|beginning|starting)(?=\s)", lambda m: Slots(week_of=m["u"])
+        ),
     ]
 
 

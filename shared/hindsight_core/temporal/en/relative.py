@@ -16,6 +16,7 @@ _MODES: dict[str, Mode] = {
 }  # fmt: skip
 _STEPS = {"last": -1, "this": 0, "next": 1, "coming": 1}
 _ENDS = r"start|beginning|middle|end|back\s+end|close|tail\s+end"
+_EVENING = r"(?:the\s+)?(?:end\s+of\s+(?:the\s+)?(?:day|business)|eod|cob|close\s+of\s+(?:business|play))"
 _NIGHT = (18, 24)
 _WEEKS_OF_A_YEAR = 53
 
@@ -53,6 +54,11 @@ def _modes(v: Vocabulary) -> list[Rule]:
         Rule(rf"(?:the\s+)?{named}\s+(?P<k>before\s+last|after\s+next)", further),
         Rule(rf"(?:the\s+)?{named}\s+just\s+(?:gone|past)", lambda m: moded(m, "last")),
         Rule(rf"(?:the\s+)?(?P<k>{which})\s+{named}(?:['’]s?)?", which_one),
+        Rule(r"(?:the\s+)?night\s+before\s+last", lambda _: Slots(day_steps=-2, part=_NIGHT)),
+        Rule(
+            rf"the\s+(?P<p>{v.part})\s+(?P<o>before|after)(?=\s+(?:the\s+)?(?:\d|{v.month}|{v.holiday}|{v.weekday}))",
+            lambda m: Slots(part=v.part_of(m["p"]), offset=("day", -1 if m["o"] == "before" else 1)),
+        ),
         Rule(r"last\s+(?P<p>night|evening)", lambda _: Slots(day_steps=-1, part=_NIGHT)),
         Rule(r"tonight|tonite|2nite|2night", lambda _: Slots(day_steps=0, part=_NIGHT)),
         Rule(rf"this\s+(?P<p>{v.part})", lambda m: Slots(day_steps=0, part=v.part_of(m["p"]))),
@@ -76,9 +82,13 @@ def _parts_of_units(v: Vocabulary) -> list[Rule]:
             steps=0 if m["v"] else None,
         )
 
+    def several(m: re.Match[str]) -> Made:
+        count = v.value(m["n"]) or 0
+        return Slots(nth=(1 if m["o"] == "first" else -count, m["u"]), count=count) if count else None
+
     return [
         Rule(
-            rf"so\s+far\s+(?:today|this\s+(?P<u>{SPAN}))|this\s+(?P<v>{SPAN})\s+so\s+far|(?P<w>{SPAN})[\s-]to[\s-]date",
+            rf"so\s+far\s+(?:today|this\s+(?P<u>{SPAN}))|(?:this|the)\s+(?P<v>{SPAN})\s+so\s+far|(?P<w>{SPAN})[\s-]to[\s-]date",
             lambda m: _upto(m["u"] or m["v"] or m["w"], "so_far"),
         ),
         Rule(r"(?P<u>[ymq])td", lambda m: _upto({"y": "year", "m": "month", "q": "quarter"}[m["u"]], "so_far")),
@@ -89,9 +99,9 @@ def _parts_of_units(v: Vocabulary) -> list[Rule]:
             lambda m: _upto(m["u"] or m["v"], "rest"),
         ),
         Rule(
-            r"(?:the\s+)?end\s+of\s+(?:the\s+)?(?:day|business)|eod|cob|close\s+of\s+(?:business|play)",
-            lambda _: Slots(day_steps=0),
+            rf"{_EVENING}(?=\s+(?:on\s+)?(?:the\s+\d|\d|next|tomorrow|today|{v.weekday}|{v.month}))", lambda _: Slots()
         ),
+        Rule(_EVENING, lambda _: Slots(day_steps=0)),
         Rule(
             rf"(?:(?:the\s+)?(?P<a>{_ENDS})\s+of|(?P<b>early|mid|late)(?:\s+in|-)?)(?:\s+the)?\s*(?P<u>{SPAN})(?![\w-])",
             lambda m: Slots(unit=m["u"], steps=0, third=_third(m["a"] or m["b"])),
@@ -99,6 +109,10 @@ def _parts_of_units(v: Vocabulary) -> list[Rule]:
         Rule(
             rf"(?:the\s+)?(?P<a>{_ENDS})\s+of(?=\s)|(?P<b>early|mid|late)(?=[\s-])(?:-|\s+in\b)?",
             lambda m: Slots(third=_third(m["a"] or m["b"])),
+        ),
+        Rule(
+            rf"(?:the\s+)?(?P<o>first|last|final)\s+(?P<n>{v.number})\s+(?P<u>day|week|weekend|month|quarter)s\s+(?:of|in)(?!\w)",
+            several,
         ),
         Rule(r"eow", lambda _: Slots(unit="week", steps=0)),
         Rule(r"eom|month[\s-]end", lambda _: Slots(unit="month", steps=0, third=2)),

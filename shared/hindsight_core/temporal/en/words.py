@@ -69,7 +69,8 @@ class Vocabulary:
         self._parts = listed.parts
         self._holidays = {plain(name): key for key, names in listed.holidays.items() for name in names}
 
-        self.number = rf"(?:\d{{1,4}}|{either(self._numbers)})"
+        simple = either([*ones, *listed.numbers.others])
+        self.number = rf"(?:\d{{1,4}}|{either(tens)}(?:[\s-]+{either(ones[1:10])})?|{simple})"
         self.unit = rf"(?:{either(self._units)}s?)"
         self.named_unit = either(
             name for name, unit in self._units.items() if unit not in {"second", "minute", "hour", "day", "fortnight"}

@@ -8,7 +8,7 @@ from functools import cache
 from hindsight_core.temporal.slots import Chunk, filled
 from hindsight_core.temporal.zh.words import Vocabulary, words
 
-_MINUTES = re.compile(r"[半刻分整钟]$|[:：]\d\d$")
+_MINUTES = re.compile(r"[半刻分整钟]$|[:：点]\d\d$")
 _LATIN = re.compile(r"[A-Za-z]+")
 _LONG_MONTH = 6
 
@@ -30,7 +30,7 @@ class ChineseContext:
         if names == {"weekday"} and ranged:
             return not re.search(_list("working"), after)
         if names == {"season"}:
-            return False
+            return self._text[chunk.start : chunk.end].startswith("暑")
         if names == {"month"} and _LATIN.fullmatch(self._text[chunk.start : chunk.end]):
             return chunk.end - chunk.start > _LONG_MONTH  # the shorter ones are people's names, too
         if names == {"part"}:
@@ -48,12 +48,16 @@ class ChineseContext:
         if re.match(r"方向|档|的人(?!来)", after):
             return False
         if _MINUTES.search(self._text[chunk.start : chunk.end]):
-            return not re.search(rf"{_list('habits')}|天天|每天", self._text[: chunk.start])
+            return not re.search(rf"{_list('habits')}|天天|每天", self._text[max(0, chunk.start - 40) : chunk.start])
         return bool(re.match(_list("events"), after))
 
     def _part(self, chunk: Chunk, before: str, after: str) -> bool:
         """下午提醒我…, 上午签了…: today's; 晚上睡不好 is every day's."""
-        if re.fullmatch(r"[我咱俺]?们?", self._text[: chunk.start]) and re.match(r"[^，。就都时]{0,12}了", after):
+        if (
+            re.fullmatch(r"[我咱俺]?们?", self._text[: min(chunk.start, 3)])
+            and chunk.start < 3
+            and re.match(r"[^，。就都时]{0,12}了", after)
+        ):
             return True
         reminders = _list("reminders")
         return bool(re.match(rf".{{0,4}}(?:{reminders})", after) or re.search(rf"(?:{reminders}).{{0,3}}$", before))

@@ -6,11 +6,13 @@ import re
 
 from hindsight_core.temporal.lexer import Made, Rule, between
 from hindsight_core.temporal.numerals import chinese as number
-from hindsight_core.temporal.slots import Slots
+from hindsight_core.temporal.slots import Mode, Slots
 from hindsight_core.temporal.zh.words import DASH, DAY, MONTH, NUMERALS, SOLO, THIRDS, YEAR, Vocabulary
 
-_SEASONS = {"春": 0, "夏": 1, "秋": 2, "冬": 3}
+_SEASONS = {"春": 0, "夏": 1, "秋": 2, "冬": 3, "暑": 4}
+_WHICH: dict[str, Mode] = {"上": "last", "这": "this", "今": "this", "下": "next"}
 _HOUSES = r"[机车房会卡病口行人店门院文]"
+_DOUBLES = "|".join(f"(?<!十){c}月{c}(?![十号日月])" for c in "二三五六七九")  # 三月三: festivals of the old calendar
 _PIVOT = 50
 # What may stand around two digits and 年 tells “19年买的” from “工作了19年”.
 _COUNTED_AFTER = re.compile(r"级|纪|之|来|内|间|以[内来上前后]|前|后|左右|的(?:时间|历史|经验|老)|了|多|期|工|龄|会员")
@@ -33,7 +35,7 @@ def _holidays(v: Vocabulary) -> list[Rule]:
     october = re.compile(v.licence("eleven_after"))
 
     def holiday(m: re.Match[str]) -> Made:
-        before, after = m.string[max(0, m.start() - 4) : m.start()], m.string[m.end() :]
+        before, after = m.string[max(0, m.start() - 4) : m.start()], m.string[m.end() : m.end() + 8]
         if described.match(after):
             return None
         eleven = m["h"] == "十一" and not m["l"] and not of_a_year.search(before)
@@ -47,8 +49,9 @@ def _holidays(v: Vocabulary) -> list[Rule]:
             r"(?P<l>假期|长假|黄金周|小长假|假)?(?:期间|当天|那天|这天)?",
             holiday,
         ),
+        Rule(rf"(?P<k>[上下])一?个(?=(?:{v.holiday}))", lambda m: Slots(mode=_WHICH[m["k"]])),
         Rule(
-            rf"[闰腊正冬]月(?:初?{DAY})?|{SOLO}{MONTH}月初[一二三四五六七八九十](?![号日])",
+            rf"[闰腊正冬]月(?:初?{DAY})?|{SOLO}{MONTH}月初[一二三四五六七八九十](?![号日])|{_DOUBLES}",
             lambda _: "lunar",
         ),
     ]
@@ -62,7 +65,7 @@ def _days_and_months(v: Vocabulary) -> list[Rule]:
     def month_day(m: re.Match[str]) -> Made:
         if m["s"] is None and len(m["d"]) == 1 and not m["d"].isdigit():
             return None  # 三月三: a festival or a phrase
-        after = m.string[m.end() :]
+        after = m.string[m.end() : m.end() + 8]
         if m["s"] and noun.match(after) and not re.match(_HOUSES, after):
             return None
         return Slots(month=number(m["m"]), day=number(m["d"]))
@@ -154,7 +157,11 @@ def _parts_of_years() -> list[Rule]:
             lambda m: Slots(half=0 if m["h"] == "上" else 1, unit="month", steps=0),
         ),
         Rule(r"(?<=年)的?(?P<s>[春夏秋冬])(?![节运晚游装令])[天季]?", lambda m: Slots(season=_SEASONS[m["s"]])),
-        Rule(r"(?P<s>[春夏秋冬])[天季]", lambda m: Slots(season=_SEASONS[m["s"]])),
+        Rule(
+            r"(?P<k>[上下这])一?个(?P<s>[春夏秋冬])[天季]|(?P<l>今)(?P<t>[春夏秋冬])",
+            lambda m: Slots(season=_SEASONS[m["s"] or m["t"]], mode=_WHICH[m["k"] or m["l"]]),
+        ),
+        Rule(r"(?P<s>暑)假(?![工作班])|(?P<t>[春夏秋冬])[天季]", lambda m: Slots(season=_SEASONS[m["s"] or m["t"]])),
     ]
 
 

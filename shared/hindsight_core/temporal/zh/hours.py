@@ -43,14 +43,18 @@ def rules(v: Vocabulary) -> list[Rule]:
         Rule(rf"{_SOLO}(?P<h>{_HOUR}){_POINT}{_NOT_A_POINT}(?P<t>半|[一三13]刻|整|钟|{_MINUTES})?", _clock),
         Rule(r"(?<![\d:：.])(?P<h>2[0-4]|[01]?\d)[:：](?P<mi>[0-5]\d)(?:[:：][0-5]\d)?(?![\d:：])", _digital),
         Rule(rf"(?P<p>{v.part})(?!好)", lambda m: Slots(part=v.parts[m["p"]])),
+        Rule(
+            r"(?<![上每今昨明前后])(?P<p>[早晚])(?=(?:\d{1,2}|[一二三四五六七八九十]{1,2})点(?![儿心]))",
+            lambda m: Slots(part=v.part_marks[m["p"]]),
+        ),
         Rule(rf"{after_a_day}(?P<p>[早晚夜]){not_a_part}", lambda m: Slots(part=v.part_marks[m["p"]])),
     ]
 
 
 def _clock(m: re.Match[str]) -> Made:
     hour, tail = number(m["h"]) or 0, m["t"] or ""
-    little = m["h"] == "一" and _A_LITTLE.search(m.string[: m.start()])
-    if little or (m["h"] == "一" and not tail and _AT_ALL.match(m.string[m.end() :])):
+    little = m["h"] == "一" and _A_LITTLE.search(m.string[max(0, m.start() - 2) : m.start()])
+    if little or (m["h"] == "一" and not tail and _AT_ALL.match(m.string, m.end())):
         return None  # 晚一点, 一点也不: a little later, not at all
     minute = _FIXED.get(tail, 0)
     if not minute and tail not in {"整", "钟", ""}:

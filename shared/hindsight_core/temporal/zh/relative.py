@@ -6,11 +6,12 @@ import re
 
 from hindsight_core.temporal.lexer import Made, Rule, between
 from hindsight_core.temporal.numerals import chinese as number
-from hindsight_core.temporal.slots import Slots
+from hindsight_core.temporal.slots import Slots, Token
 from hindsight_core.temporal.zh.words import COUNT, SOLO, THIRDS, UNITS, WEEK, WEEKDAYS, Vocabulary, one_of
 
 _UNIT = r"(?:刻钟|分钟|小时|钟头|星期|礼拜|季度|天|日|周|月|年|分)"
 _COUNTED = rf"(?P<n>{COUNT}|半)个?(?P<h>半)?(?P<u>{_UNIT})(?P<j>半)?"
+_WEEKDAY = r"(?:[一二三四五六天]|日(?![程志历常均报记]))"
 _HALVES = {"hour": ("minute", 30), "month": ("day", 15), "year": ("month", 6), "day": ("hour", 12)}
 _WHOLES = {"hour": 60, "month": 30, "year": 12, "day": 24}
 _MIDDLE = r"中(?![午间学心国秋旬等])"
@@ -64,7 +65,7 @@ def _weeks_and_months(v: Vocabulary) -> list[Rule]:
             lambda m: Slots(unit="year", steps=v.years[m["y"]]),
         ),
         Rule(
-            rf"{which}(?P<u>{WEEK})(?P<w>末|[一二三四五六日天](?![一二三四五六日天]))",
+            rf"{which}(?P<u>{WEEK})(?P<w>末|{_WEEKDAY}(?![一二三四五六日天]))",
             _which,
         ),
         Rule(rf"{which}(?P<u>{WEEK})(?P<w>)(?!{v.licence('week_after')})", _which),
@@ -78,7 +79,7 @@ def _weeks_and_months(v: Vocabulary) -> list[Rule]:
         ),
         Rule(rf"{WEEK}[一二三四五六日天](?:[、和及，,]?[二三四五六日天])+(?![号月点日])", lambda _: "every"),
         Rule(
-            rf"(?<![一二两三四五六七八九十几半每\d数整]){WEEK}(?P<w>[一二三四五六日天])(?![次回趟遍目周围]|(?<=日)均)",
+            rf"(?<![一二两三四五六七八九十几半每\d数整周]){WEEK}(?P<w>{_WEEKDAY})(?![次回趟遍目周围])",
             lambda m: Slots(weekday=WEEKDAYS[m["w"]]),
         ),
     ]
@@ -122,6 +123,8 @@ def _count(m: re.Match[str]) -> tuple[str, int] | None:
     unit = UNITS[m["u"]]
     if m["n"] == "半":
         return None if m["h"] else _HALVES.get(unit)
+    if len(m["n"]) > 1 and not m["n"].isdigit() and not re.search("[十百廿卅]", m["n"]):
+        return None  # 三四天: three or four
     value = number(m["n"])
     if not value or (unit == "month" and "个" not in m[0] and not m[0].startswith(("近", "最近"))):
         return None
@@ -169,7 +172,7 @@ def _two_days(m: re.Match[str]) -> Made:
 
 def _first_few(m: re.Match[str]) -> Made:
     """今年前三个月 are its first three; 国庆前三天 is the day three before it."""
-    count, unit, before = number(m["c"]), UNITS[m["u"]], m.string[: m.start()]
+    count, unit, before = number(m["c"]), UNITS[m["u"]], m.string[max(0, m.start() - 2) : m.start()]
     if not count or (unit == "month" and "个" not in m[0] and not before.endswith("年")):
         return None
     if unit == "day" and m[0].startswith("前") and not re.search(r"[月年度]的?$", before):
@@ -192,10 +195,17 @@ def _parts_of_units() -> list[Rule]:
     def of_year(m: re.Match[str]) -> Made:
         return Slots(unit="year", steps=0, third=THIRDS[m["t"] or "末"])
 
+    def within_the_year(m: re.Match[str]) -> Made:
+        return [
+            Token(m.start(), m.end() - 1, Slots(unit="year", steps=0)),
+            Token(m.end() - 1, m.end(), None, "within_post"),
+        ]
+
     no_count = r"(?<![一二两三四五六七八九十几\d])"
     return [
+        Rule(rf"{no_count}(?<![今去明前后])年内", within_the_year),
         Rule(rf"(?<=月)(?:的|月)?(?P<t>初|底|末|{_MIDDLE}|[上中下]旬)", third),
-        Rule(r"(?<=年代)的?(?P<t>初|中|末|前|后)期?", third),
+        Rule(r"(?<=年代|世纪)的?(?P<t>初|中|末|前|后)[期叶]?", third),
         Rule(rf"(?<=年)(?:的|年)?(?P<t>初|底|末|{_MIDDLE}|尾)", third),
         Rule(r"(?<=季度)(?P<t>初|末|底)", third),
         Rule(r"(?P<t>[上中下])旬", of_month),
