@@ -9,7 +9,7 @@ from urllib.parse import quote
 import msgspec
 
 from hindsight_core import errors
-from hindsight_core.errors import HindsightError, InvalidInput, TooManyRequests, Unavailable
+from hindsight_core.errors import HindsightError, InvalidInput, NotFound, TooManyRequests, Unavailable
 from hindsight_core.models import Memory, Retrieval
 from hindsight_core.requests import (
     ContextRequest,
@@ -53,6 +53,8 @@ _BY_CODE = {
     for found in vars(errors).values()
     if isinstance(found, type) and issubclass(found, HindsightError)
 }
+# For problems that only HTTP has, such as a path that leads nowhere.
+_BY_STATUS: dict[int, type[HindsightError]] = {400: InvalidInput, 404: NotFound, 405: InvalidInput}
 
 
 class HttpCall(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
@@ -182,7 +184,7 @@ def error_of(status: int, body: bytes, retry_after: str | None) -> HindsightErro
         return Unavailable(
             f"The server answered {status} and nothing readable.", remedy="Check the URL and its proxies."
         )
-    kind = _BY_CODE.get(problem.code, HindsightError)
+    kind = _BY_CODE.get(problem.code) or _BY_STATUS.get(problem.status, HindsightError)
     if kind is TooManyRequests:
         seconds = int(retry_after) if retry_after and retry_after.isdigit() else 1
         return TooManyRequests(problem.detail, retry_after=seconds, remedy=problem.remedy)
@@ -200,7 +202,7 @@ def _get(path: str, request: Request, kind: type[T]) -> HttpCall[T]:
 def _params(request: Request) -> list[tuple[str, str]]:
     fields: dict[str, Any] = msgspec.to_builtins(request)
     filters: Mapping[str, Any] = fields.pop("filters", {})
-    if filters.get("ids") == []:
+    if filters.get("ids") == ():
         raise InvalidInput.of("filters.ids", "is empty")
     named = [*fields.items(), *((name, value) for name, value in filters.items() if name != "metadata")]
     named += [(f"metadata.{key}", value) for key, value in filters.get("metadata", {}).items()]
@@ -210,9 +212,9 @@ def _params(request: Request) -> list[tuple[str, str]]:
 def _items(value: object) -> list[object]:
     if value is None:
         return []
-    if not isinstance(value, list):
+    if not isinstance(value, list | tuple):
         return [value]
-    items: list[object] = list(value)  # pyright: ignore[reportUnknownArgumentType]
+    items: list[object] = list(value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
     # One parameter is split at commas, repeated ones are not.
     return [*items, ""] if len(items) == 1 and "," in str(items[0]) else items
 

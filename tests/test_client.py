@@ -1,0 +1,246 @@
+"""The client does what the service does, over a real connection, and repeats only what is safe."""
+
+from __future__ import annotations
+
+import json
+import socketserver
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+
+import pytest
+
+from hindsight_core.client import AsyncHindsight, Hindsight
+from hindsight_core.errors import Conflict, InvalidInput, NotFound, TooManyRequests, Unavailable
+from hindsight_core.requests import (
+    ContextRequest,
+    Filters,
+    ForgetRequest,
+    ListRequest,
+    PageRequest,
+    Request,
+    SearchRequest,
+    UpdateRequest,
+    WriteRequest,
+)
+from server import Server, environment, server
+
+DOG = WriteRequest(content="My dog is called Biscuit.", force=True)
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Generator[Server]:
+    store = tmp_path_factory.mktemp("client") / "hindsight.db"
+    with server(env=environment(HINDSIGHT_STORE=str(store))) as found:
+        yield found
+
+
+@pytest.fixture
+def client(running: Server, request: pytest.FixtureRequest) -> Generator[Hindsight]:
+    # A namespace for each test: they share one server.
+    with Hindsight(running.url, namespace=request.node.name.partition("[")[0]) as found:
+        yield found
+
+
+def test_every_operation_round_trips(client: Hindsight):
+    memory_id = client.write(DOG).results[0].memory_id
+    assert memory_id is not None
+    assert client.get(memory_id).content == DOG.content
+    assert client.search(SearchRequest(query="What is my dog called?")).hits[0].memory.id == memory_id
+    assert DOG.content in client.context(ContextRequest(query="my dog")).text
+    updated = client.update(memory_id, UpdateRequest(pinned=True, reason="dear"))
+    assert (updated.memory.pinned, updated.previous_version) == (True, 1)
+    assert [event.after and event.after.pinned for event in client.history(memory_id).events] == [False, True]
+    gone = client.forget(ForgetRequest(ids=(memory_id,)))
+    assert gone.count == 1
+    assert client.restore(memory_id).memory.status == "active"
+    again = client.forget(ForgetRequest(ids=(memory_id,)))
+    assert client.undo(again.run_id).count == 1
+    assert client.run(again.run_id).run.count == 1
+    assert len(client.runs(PageRequest()).runs) >= 5
+    assert len(client.events(PageRequest()).events) >= 5
+    assert client.stats().memories == 1
+    retrieval = client.retrievals(PageRequest()).retrievals[0]
+    assert client.retrieval(retrieval.id).query == retrieval.query
+    assert client.ready().ready
+
+
+def test_what_was_exported_can_be_imported(client: Hindsight, running: Server):
+    batch = client.write_batch([DOG, WriteRequest(content="Zeilen\u2028trenner und 换行\u0085", force=True)])
+    assert [item.status for item in batch.results] == [201, 201]
+    lines = list(client.export(ListRequest()))
+    assert len(lines) == 3
+    assert all(json.loads(line) for line in lines)
+    with Hindsight(running.url) as other:
+        assert other.import_lines(lines, "exported").stored == 2
+        assert {memory.id for memory in other.list_memories(ListRequest(namespace="exported")).memories} == {
+            memory.id for memory in client.list_memories(ListRequest()).memories
+        }
+
+
+def test_filters_travel_whole(client: Hindsight):
+    tagged = WriteRequest(content="Tagged.", force=True, tags=("a,b", "c"), metadata={"n": 7, "s": "x"})
+    memory_id = client.write(tagged).results[0].memory_id
+    client.write(DOG)
+
+    def found(**filters: object) -> list[str]:
+        page = client.list_memories(ListRequest(filters=Filters(**filters)))  # type: ignore[arg-type]
+        return [memory.id for memory in page.memories]
+
+    assert found(tags_any=("a,b",)) == [memory_id]
+    assert found(tags_all=("a,b", "c")) == [memory_id]
+    assert found(metadata={"n": 7, "s": ["x", "y"]}) == [memory_id]
+    assert found(ids=(memory_id,)) == [memory_id]
+    with pytest.raises(InvalidInput, match="ids"):
+        found(ids=())
+
+
+def test_a_problem_is_raised_as_the_error_it_is(client: Hindsight):
+    with pytest.raises(NotFound):
+        client.get("nobody")
+    memory_id = client.write(DOG).results[0].memory_id
+    assert memory_id is not None
+    with pytest.raises(Conflict) as stale:
+        client.update(memory_id, UpdateRequest(pinned=True, version=7))
+    assert stale.value.remedy
+    with pytest.raises(InvalidInput) as wrong:
+        client.search(SearchRequest(query="x", intent="nonsense"))
+    assert [error.field for error in wrong.value.errors] == ["intent"]
+
+
+@pytest.mark.parametrize("memory_id", ["", ".", ".."])
+def test_an_id_that_would_change_the_path_is_refused(client: Hindsight, memory_id: str):
+    with pytest.raises(InvalidInput):
+        client.get(memory_id)
+
+
+def test_an_id_is_one_step_of_the_path_whatever_it_holds(client: Hindsight):
+    for memory_id in ("a/../../stats", "a?x=1", "a#b", "%2e%2e", "🐕"):
+        with pytest.raises(NotFound):
+            client.get(memory_id)
+
+
+async def test_the_async_client_does_the_same(running: Server):
+    async with AsyncHindsight(running.url, namespace="async") as client:
+        memory_id = (await client.write(DOG)).results[0].memory_id
+        found = await client.search(SearchRequest(query="What is my dog called?"))
+        assert found.hits[0].memory.id == memory_id
+        lines = [line async for line in client.export(ListRequest())]
+        assert len(lines) == 2
+        with pytest.raises(NotFound):
+            await client.get("nobody", Request())
+
+
+def test_a_server_that_is_not_there_is_unavailable_and_says_how_to_start_it():
+    with Hindsight("http://127.0.0.1:1") as client, pytest.raises(Unavailable) as down:
+        client.stats()
+    assert "hindsight serve" in down.value.remedy
+
+
+@pytest.mark.parametrize("url", ["127.0.0.1:8100", "ftp://localhost", "http://", ""])
+def test_an_address_that_is_none_is_refused(url: str):
+    with pytest.raises(InvalidInput):
+        Hindsight(url)
+
+
+class _Script(BaseHTTPRequestHandler):
+    """Answers with the next of `answers`, a status and a body, and counts; None breaks the connection."""
+
+    answers: list[tuple[int, bytes] | None]
+    asked: int
+
+    def do_GET(self) -> None:
+        length = int(self.headers.get("Content-Length", 0))
+        self.rfile.read(length)
+        kind = type(self)
+        answer = kind.answers[min(kind.asked, len(kind.answers) - 1)]
+        kind.asked += 1
+        if answer is None:
+            self.close_connection = True
+            return
+        status, body = answer
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Retry-After", "0")
+        self.end_headers()
+        self.wfile.write(body)
+
+    do_POST = do_GET  # noqa: N815 (the name that http.server looks for)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@contextmanager
+def scripted(*answers: tuple[int, bytes] | None) -> Generator[tuple[Hindsight, type[_Script]]]:
+    script = type("Script", (_Script,), {"answers": list(answers), "asked": 0})
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), script) as listening:
+        listening.daemon_threads = True
+        thread = threading.Thread(target=listening.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            with Hindsight(f"http://127.0.0.1:{listening.server_address[1]}") as client:
+                yield client, script
+        finally:
+            listening.shutdown()
+            thread.join()
+
+
+def problem(status: int, code: str) -> tuple[int, bytes]:
+    body = {"type": "urn:x", "title": "x", "status": status, "detail": "x", "code": code}
+    return status, json.dumps(body).encode()
+
+
+DOWN = problem(503, "store_unavailable")
+STATS = (200, b'{"namespace":"default","memories":0,"by_status":{},"by_type":{},"by_kind":{},"events":0,"runs":0,"embedding_model":null}')  # fmt: skip  # noqa: E501
+WRITTEN = (200, b'{"results":[],"run_id":"r"}')
+
+
+@pytest.mark.parametrize("first", [DOWN, None, problem(429, "too_many_requests")])
+def test_a_read_is_tried_again(first: tuple[int, bytes] | None):
+    with scripted(first, STATS) as (client, script):
+        assert client.stats().memories == 0
+    assert script.asked == 2
+
+
+@pytest.mark.parametrize("first", [DOWN, None])
+def test_a_write_with_a_key_is_tried_again_and_one_without_is_not(first: tuple[int, bytes] | None):
+    with scripted(first, WRITTEN) as (client, script):
+        assert client.write(WriteRequest(content="x", idempotency_key="k")).run_id == "r"
+    assert script.asked == 2
+    with scripted(first, WRITTEN) as (client, script), pytest.raises(Unavailable):
+        client.write(WriteRequest(content="x"))
+    assert script.asked == 1
+
+
+def test_what_stays_down_is_given_up():
+    with scripted(DOWN) as (client, script), pytest.raises(Unavailable):
+        client.stats()
+    assert script.asked == 3
+
+
+def test_a_limit_that_stays_is_said_with_its_time():
+    with scripted(problem(429, "too_many_requests")) as (client, _), pytest.raises(TooManyRequests) as limited:
+        client.stats()
+    assert limited.value.retry_after == 0
+
+
+@pytest.mark.parametrize("answer", [(502, b"<html>bad gateway</html>"), (200, b"<html>hello</html>"), (200, b"{}")])
+def test_an_answer_that_is_none_of_ours_is_unavailable(answer: tuple[int, bytes]):
+    with scripted(answer) as (client, _), pytest.raises(Unavailable):
+        client.stats()
+
+
+def test_the_store_outlives_the_server(tmp_path: Path):
+    env = environment(HINDSIGHT_STORE=str(tmp_path / "hindsight.db"))
+    with server(env=env) as first, Hindsight(first.url) as client:
+        client.write(DOG)
+        client.search(SearchRequest(query="What is my dog called?"))
+        code, said = first.stop()
+    assert code == 0
+    assert "everything is stored" in said
+    with server(env=env) as second, Hindsight(second.url) as client:
+        assert client.stats().memories == 1
+        assert len(client.retrievals(PageRequest()).retrievals) == 1
