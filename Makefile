@@ -1,0 +1,53 @@
+# Two commands are enough: `make run` and `make test`. Each makes its own virtual environment first.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+ARGS ?=
+export OMP_NUM_THREADS ?= 1
+
+.DEFAULT_GOAL := help
+.PHONY: help run test lint types bench stack clean
+
+help:  ## show what there is
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+run: $(VENV)/installed  ## install, and serve all functions on port 8100 (ARGS="--port 8200" for another)
+	@$(BIN)/hindsight serve --tour $(ARGS)
+
+test: $(VENV)/developing  ## install, and run the tests (ARGS="tests/test_http.py -k batch" for some)
+	@$(BIN)/python -m pytest $(ARGS)
+
+lint: $(VENV)/developing  ## look for faults and for lines that are not formatted
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
+
+types: $(VENV)/developing  ## check the types with both checkers
+	@$(BIN)/mypy && $(BIN)/pyright
+
+bench: $(VENV)/developing  ## measure the embedded store, and search and write end to end
+	@$(BIN)/python tests/benchmarks/store.py $(ARGS)
+	@$(BIN)/python tests/benchmarks/service.py
+
+stack: $(VENV)/developing  ## start OpenSearch, Redis and every function, without Docker
+	@$(BIN)/python -m localstack.stack $(ARGS)
+
+clean:  ## remove the virtual environment and what tools left
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis dist
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo "Python 3.11 or newer is needed, and '$(PYTHON)' is not: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@echo "Making the virtual environment $(VENV)"
+	@$(PYTHON) -m venv $(VENV) || { \
+	  echo "The venv module is missing; on Debian and Ubuntu: apt-get install python3-venv" >&2; rm -rf $(VENV); exit 1; }
+
+# The stamps are newer than pyproject.toml once their install has succeeded, so a second run installs nothing.
+$(VENV)/installed: pyproject.toml | $(VENV)/bin/python
+	@echo "Installing Hindsight (about a minute, once)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[all]'
+	@touch $@
+
+$(VENV)/developing: pyproject.toml $(VENV)/installed
+	@echo "Installing what the tests need"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check 'pip>=25.1'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --group dev
+	@touch $@
