@@ -329,6 +329,27 @@ async def test_every_condition_selects_the_same_in_scans_searches_counts_and_nei
         }, where
 
 
+async def test_intervals_are_half_open(store: MemoryStore) -> None:
+    of = memory("a", valid_from=START, valid_to=LATER, expires_at=LATER, observed_at=START)
+    await store.commit(NAMESPACE, puts(record(of, unit(1))))
+    end = START_MS + DAY_MS
+
+    async def seen(where: Where) -> bool:
+        names = await scanned(store, where)
+        assert await found(store, search(where=where)) == names
+        return names == ["a"]
+
+    assert [await seen(Where(valid_at=at)) for at in (START_MS - 1, START_MS, end - 1, end)] == [
+        False,
+        True,
+        True,
+        False,
+    ]
+    assert [await seen(Where(alive_at=at)) for at in (end - 1, end)] == [True, False]
+    assert [await seen(Where(observed_from=at)) for at in (START_MS, START_MS + 1)] == [True, False]
+    assert [await seen(Where(observed_to=at)) for at in (START_MS, START_MS + 1)] == [False, True]
+
+
 async def test_in_scope_counts_the_scope_and_eligible_the_filters(filled: tuple[MemoryStore, list[Record]]) -> None:
     store, records = filled
     scope = Where(reader="planner", alive_at=START_MS)
@@ -654,7 +675,12 @@ async def test_a_change_keeps_the_accesses_counted_meanwhile(store: MemoryStore)
     await store.commit(NAMESPACE, puts(successor(read, confidence=0.5)))
     (kept,) = await store.get(NAMESPACE, ["a"])
     assert kept.memory.access_count == 5
-    other = memory("a", "Another text.", version=3, access_count=5, last_accessed_at=START)
+    (read,) = await store.get(NAMESPACE, ["a"])
+    await store.log(NAMESPACE, accesses=[Access(memory_id="a", at=START_MS + DAY_MS, count=2)])
+    await store.commit(NAMESPACE, puts(successor(read, confidence=0.25)))
+    (kept,) = await store.get(NAMESPACE, ["a"])
+    assert (kept.memory.access_count, kept.memory.last_accessed_at) == (7, LATER)
+    other = memory("a", "Another text.", version=4, access_count=7, last_accessed_at=LATER)
     await store.commit(NAMESPACE, puts(record(other, unit(1))))
     (moved,) = await store.get(NAMESPACE, ["a"])
     assert moved.memory == other
