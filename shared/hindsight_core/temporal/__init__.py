@@ -7,14 +7,15 @@ Conventions
     change); weeks start on Monday. “Last week”, 上周: the calendar week before. “Two weeks (months, years) ago” names
     that calendar week (month, year), “three days ago” that day, “two hours ago” that hour of the clock. “Last Friday”:
     the most recent past Friday; 上周五: the Friday of the calendar week before; “next Friday”, 下周五: of the next one.
-    “On Friday”, 周五: with a past verb the last one, otherwise the coming one. “In the last 3 days”, 最近三天: up to
-    now, at this time of the day three days ago. “Since Monday”: from its start to now. “Before 2020”: no start; before
-    or by a time still to come: from now. “By Friday” lasts to its end, “before Friday”, 周五之前, to its start; 月底前
-    to the month's end. Months and dates without a year: by the tense, else the nearest. Early, mid, late, 上中下旬,
-    初中底: days 1–10, 11–20, 21–end; of a year four months each. The first week of a month is its days 1 to 7. Parts
-    of the day: 凌晨 0–6, morning 6–12, noon 12–13, afternoon 12–18, evening and night 18–24; a clock time lasts an
-    hour, but limits and ends of ranges are instants. Both ends of a named range are included. Seasons are those of the
-    northern half, by whole months. 3/4/2025 is 3 April, or 4 March where `now` has an American offset (−10 to −4).
+    “On Friday”, 周五: with a past verb the last one, otherwise the coming one, where 周五 may be today. “In the last 3
+    days”, 最近三天: up to now, from this time of the day three days ago. “Since Monday”: from its start to now.
+    “Before 2020”: no start; before or by a time still to come: from now. “By Friday” lasts to its end, “before
+    Friday”, 周五之前, to its start; 月底前 to the month's end. Months and dates without a year: by the tense, else the
+    nearest. Early, mid, late, 上中下旬, 初中底: days 1–10, 11–20, 21–end; of a year four months each. The first week
+    of a month is its days 1 to 7. Parts of the day: 凌晨 0–6, morning 6–12, noon 12–13, afternoon 12–18, evening and
+    night 18–24; a clock time lasts an hour, but limits and ends of ranges are instants. Both ends of a named range are
+    included. Seasons are those of the northern half, by whole months. 3/4/2025 is 3 April, or 4 March where `now` has
+    an American offset (−10 to −4).
     No range: ages, frequencies, durations without an anchor, names, idioms, ratios, scores, prices, numbers of things.
 
 How it works
@@ -47,6 +48,7 @@ from hindsight_core.temporal import en, zh
 from hindsight_core.temporal.calendar import DAY, Tense
 from hindsight_core.temporal.grammar import Found, Kind, Reader, parse
 from hindsight_core.temporal.language import Language
+from hindsight_core.temporal.resolution import Customs
 from hindsight_core.temporal.slots import Chunk, Token
 
 __all__ = ["Certainty", "Kind", "TimeRange", "event_days", "find_range", "find_ranges"]
@@ -137,18 +139,18 @@ def _tokens(plain: str, language: Language, *, mixed: bool) -> list[Token]:
 def _reader(plain: str, now: datetime, language: Language, *, mixed: bool) -> Reader:
     tenses = [language.tense, en.language().tense] if mixed else [language.tense]
 
-    def tense(chunk: Chunk) -> Tense | None:
+    def tense(chunk: Chunk, hints: bool) -> Tense | None:
         slots = chunk.slots
         dated = slots.weekday is None and slots.holiday is None and slots.unit != "weekend"
         for reader in tenses:
-            reading = reader.at(plain, chunk.start, chunk.end, dated=dated)
+            reading = reader.at(plain, chunk.start, chunk.end, hints=hints, dated=dated)
             if reading is not None:
                 return reading
         return None
 
     offset = now.utcoffset()
     american = offset is not None and _AMERICAN[0] <= offset <= _AMERICAN[1]
-    return Reader(now.replace(tzinfo=None), american, tense, language.context(plain))
+    return Reader(now.replace(tzinfo=None), Customs(american, today_counts=mixed), tense, language.context(plain))
 
 
 def _ranged(found: Found, text: str, now: datetime) -> TimeRange:

@@ -17,7 +17,7 @@ from hindsight_core.temporal.chunking import (
     operator_before,
 )
 from hindsight_core.temporal.language import Context
-from hindsight_core.temporal.resolution import resolve
+from hindsight_core.temporal.resolution import Customs, resolve
 from hindsight_core.temporal.slots import Chunk, Slots, Token, coarser, combine, filled, levels
 
 Kind: TypeAlias = Literal["date", "relative", "rolling", "since", "deadline", "before", "after"]
@@ -46,11 +46,11 @@ class Found(NamedTuple):
 
 
 class Reader(NamedTuple):
-    """What the grammar must be told: the instant, the order of 3/4, the tense at a place, the judge of bare words."""
+    """What the grammar must be told: the instant, customs, the tense at a place, the judge of bare words."""
 
     now: datetime
-    month_first: bool
-    tense: Callable[[Chunk], Tense | None]
+    customs: Customs
+    tense: Callable[[Chunk, bool], Tense | None]  # and whether nouns may hint at it
     context: Context
 
 
@@ -134,7 +134,7 @@ class _Parser:
         return taken, found
 
     def _between(self, whole: Chunk, a: Slots, b: Slots) -> Found | None:
-        tense = self._reader.tense(whole)
+        tense = self._reader.tense(whole, True)
         start, end = self._resolved(a, tense), self._resolved(b, tense)
         if start is None or end is None:
             return None
@@ -170,7 +170,8 @@ class _Parser:
         if item.slots.within and not self._reader.context.wanted(item):
             return None
         begun = opened == "since" or closed in {"since_post", "to_now"}
-        tense = "past" if begun else self._reader.tense(item)
+        limited = opened in {"by", "until", "before"} or closed in {"by_post", "before_post"}
+        tense = "past" if begun else self._reader.tense(item, not limited)
         span = self._resolved(item.slots, tense)
         if span is None:
             return None
@@ -180,7 +181,7 @@ class _Parser:
         return Found(begin, finish, first, last, kind, _inferred(item.slots), item.slots)
 
     def _resolved(self, slots: Slots, tense: Tense | None) -> Span | None:
-        return resolve(slots, self._reader.now, tense, month_first=self._reader.month_first)
+        return resolve(slots, self._reader.now, tense, self._reader.customs)
 
 
 def _completed(slots: Slots, other: Slots) -> Slots:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import date, datetime, timedelta
+from typing import NamedTuple
 
 import msgspec
 
@@ -14,10 +15,22 @@ _EVENING = 18
 _JUST_OVER = timedelta(days=21)  # so long people still speak of a holiday as the last one without a word of the past
 
 
-def resolve(slots: Slots, now: datetime, tense: Tense | None, *, month_first: bool = False) -> Span | None:
+class Customs(NamedTuple):
+    """What readers of a text differ in: 3/4 is the fourth of March; 周日, said on one, is today."""
+
+    month_first: bool = False
+    today_counts: bool = False
+
+
+def resolve(slots: Slots, now: datetime, tense: Tense | None, customs: Customs) -> Span | None:
     """The span, in naive local time; None where the slots name a day that does not exist or nothing at all."""
-    if slots.either_order and month_first:
+    if slots.either_order and customs.month_first:
         slots = msgspec.structs.replace(slots, month=slots.day, day=slots.month)
+    bare = slots.weekday is not None and slots.mode is None and slots.unit is None
+    if bare and customs.today_counts and tense != "past" and slots.weekday == now.weekday():
+        slots = msgspec.structs.replace(slots, mode="this")
+    elif bare and slots.offset == ("day", 7):
+        tense = "future"  # a week on Saturday
     try:
         return _resolve(slots, now, tense)
     except (ValueError, OverflowError):

@@ -21,10 +21,12 @@ class TenseCues(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     `past` and `future` decide, the nearest first; the hints only where neither occurs, and the faint ones only for
     dates and months, which people mostly name when they look back. `neither` are wordings that look like a cue and
-    are none ("is cancelled", 过年): they are taken out first.
+    are none ("is cancelled", 过年): they are taken out first; `firmly_future` are those that look like the past and
+    speak of the future ("moved to", 推到).
     """
 
     neither: list[str]
+    firmly_future: list[str]
     past: list[str]
     future: list[str]
     past_hints: list[str]
@@ -36,27 +38,28 @@ class TenseReader:
     """Reads the tense at a place of a text; built once per language."""
 
     def __init__(self, cues: TenseCues, *, words: bool) -> None:
-        self._cues = _compile(cues.neither, cues.past, cues.future, words=words)
-        self._hints = _compile(cues.neither, cues.past_hints, cues.future_hints, words=words)
-        self._faint = _compile(cues.neither, cues.past_faint, [], words=words)
+        first = [("neither", cues.neither), ("firm", cues.firmly_future)]
+        self._cues = _compile([*first, ("past", cues.past), ("future", cues.future)], words=words)
+        self._hints = _compile([*first[:1], ("past", cues.past_hints), ("future", cues.future_hints)], words=words)
+        self._faint = _compile([*first[:1], ("past", cues.past_faint)], words=words)
 
-    def at(self, text: str, start: int, end: int, *, dated: bool) -> Tense | None:
-        """The tense of the cue nearest to text[start:end] within its sentence; crossing a clause counts as distance."""
+    def at(self, text: str, start: int, end: int, *, hints: bool, dated: bool) -> Tense | None:
+        """The tense of the cue nearest to text[start:end] within its sentence; crossing a clause counts as distance.
+
+        `hints` lets the hints decide where there is no cue, `dated` the faint ones, too.
+        """
         first, last = _sentence(text, start, end)
-        for cues in (self._cues, self._hints, self._faint) if dated else (self._cues, self._hints):
+        for cues in [self._cues, *[self._hints] * hints, *[self._faint] * (hints and dated)]:
             found = _nearest(cues, text, first, last, start, end)
             if found is not None:
                 return found
         return None
 
 
-def _compile(neither: list[str], past: list[str], future: list[str], *, words: bool) -> re.Pattern[str]:
+def _compile(groups: list[tuple[str, list[str]]], *, words: bool) -> re.Pattern[str]:
     left, right = (r"(?<![\w-])", r"(?![\w-])") if words else ("", "")
-    groups = [("neither", neither), ("past", past), ("future", future)]
-    return re.compile(
-        "|".join(f"(?P<{name}>{left}(?:{'|'.join(either)}){right})" for name, either in groups if either),
-        re.IGNORECASE,
-    )
+    named = (f"(?P<{name}>{left}(?:{'|'.join(either)}){right})" for name, either in groups if either)
+    return re.compile("|".join(named), re.IGNORECASE)
 
 
 def _sentence(text: str, start: int, end: int) -> tuple[int, int]:

@@ -79,7 +79,7 @@ def rules(v: Vocabulary) -> list[Rule]:
         Rule(rf"{_FIRST}\s+half\s+(?:of\s+)?(?P<y>{YEAR})(?P<u>)", _named_half),
         Rule(rf"{_FIRST}\s+half\s+of\s+(?:the|this)\s+(?P<u>year|month)(?P<y>)", _named_half),
         Rule(rf"{_FIRST}\s+half(?=\s+of\s)(?P<y>)(?P<u>)", _named_half),
-        Rule(r"(?:the\s+)?(?:(?P<t>early|mid|late)[\s-]+)?(?P<d>(?:19|20)\d0|[2-9]0)['’]?s", _decade),
+        Rule(r"(?:the\s+)?(?:(?P<t>early|mid|late)[\s-]+)?(?P<d>(?:19|20)\d0|[2-9]0)['’]?s(?!-)", _decade),
         Rule(rf"(?<=the )(?:(?P<t>early|mid|late)[\s-]+)?(?P<d>{v.decade})", decade_word),
         Rule(
             r"(?:the\s+)?(?P<w>last|this|previous)\s+century",
