@@ -16,6 +16,10 @@ from hindsight_core.service import MemoryService
 from hindsight_core.stores import MemoryStore
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--wheel", action="store_true", help="build the wheel and test it in a clean environment")
+
+
 @pytest.fixture(scope="session")
 def embedder() -> Embedder:
     """One model for the whole run; it holds no state between texts."""

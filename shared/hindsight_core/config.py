@@ -110,3 +110,13 @@ def table() -> list[tuple[str, str, str]]:
         meta = next(m for m in get_args(hints[field])[1:] if isinstance(m, Meta))
         rows.append((variable(field), str(default), meta.description or ""))
     return rows
+
+
+def markdown() -> str:
+    """The table of settings as it stands in the README."""
+    rows = [f"| `{name}` | {f'`{default}`' if default else ''} | {help_} |" for name, default, help_ in table()]
+    return "\n".join(["| variable | default | what it is |", "|---|---|---|", *rows])
+
+
+if __name__ == "__main__":
+    print(markdown())  # noqa: T201

