@@ -13,6 +13,9 @@ from hindsight_core.past import is_past_question
 from hindsight_core.responses import TimeWindow
 from hindsight_core.temporal import event_days, find_range
 
+# A deadline or a limit says until when something is due, not when it was said.
+_PLACES_IN_TIME = frozenset({"date", "relative", "rolling", "since"})
+
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
     """A question, read.
@@ -42,7 +45,7 @@ def read(text: str, now: datetime, speakers: frozenset[str]) -> Question:
     days = set(event_days(text, now))
     past = is_past_question(text)
     window = None
-    if found is not None:
+    if found is not None and found.kind in _PLACES_IN_TIME:
         window = TimeWindow(start=found.start, end=found.end, text=found.text, use="prefer")
         if found.start is not None and found.end is not None:
             days.update(days_between(found.start, found.end))
