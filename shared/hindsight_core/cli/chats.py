@@ -48,8 +48,8 @@ def read_chat(data: bytes) -> list[Conversation]:
     conversation, or JSON Lines of either. Raises `InvalidInput` naming the place that is none of these.
     """
     top = _values(data)
-    if isinstance(top, dict):
-        top = [top]
+    if isinstance(top, dict) and top:
+        return [Conversation(messages=_messages([top], ""))] if _is_turn(top) else [_conversation(top, "")]
     if not isinstance(top, list) or not top:
         raise InvalidInput.of("file", "is no chat log: a list of turns or conversations is expected")
     if all(_is_turn(item) for item in top):

@@ -141,7 +141,11 @@ async def _store_and_embedder(settings: Settings) -> AsyncIterator[Check]:
                 yield Check("store", "fault", f"{folder} cannot be written to.", "Set HINDSIGHT_STORE to another path.")
             yield await _embedder(settings)
             return
-    service = open_service(settings)
+    try:
+        service = open_service(settings)
+    except HindsightError as exc:
+        yield _fault("settings", exc)
+        return
     try:
         await service.start()
         for component in (await service.ready()).components:

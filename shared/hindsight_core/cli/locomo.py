@@ -85,7 +85,8 @@ def _sessions(conversation: dict[str, Any], path: str) -> list[Conversation]:
         try:
             turns = convert(conversation[name], list[_Turn])
         except InvalidInput as exc:
-            raise InvalidInput.of(f"{path}.{name}{exc.errors[0].field}", exc.errors[0].message) from None
+            place = exc.errors[0].field.removeprefix("body")  # what is wrong as a whole
+            raise InvalidInput.of(f"{path}.{name}{place}", exc.errors[0].message) from None
         messages: list[Message] = []
         for turn in turns:
             text = f"{turn.text} [image: {turn.blip_caption}]" if turn.blip_caption else turn.text

@@ -64,10 +64,6 @@ def listen(host: str, port: int) -> socket.socket:
     return listening
 
 
-def _ignore(signum: int, frame: FrameType | None) -> None:
-    del signum, frame
-
-
 async def _serve(settings: Settings, listening: socket.socket, *, tour: bool) -> None:
     from hindsight_core.cli.tour import take_tour
     from hindsight_core.service import open_service
@@ -84,19 +80,24 @@ async def _serve(settings: Settings, listening: socket.socket, *, tour: bool) ->
         await service.start()
         if tour:
             await take_tour(service, settings, console)
+        config = uvicorn.Config(
+            gateway(settings, service), log_config=None, access_log=False, timeout_graceful_shutdown=_GRACE
+        )
+        server = uvicorn.Server(config)
+
+        def stop(signum: int, frame: FrameType | None) -> None:
+            del signum, frame
+            server.should_exit = True
+
+        # The server has handlers of its own while it runs. These stop it when the signal comes before, and take the
+        # signal that it raises once more at its end, so that what follows is still done.
+        for name in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(name, stop)
         host, port = listening.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
         console.print(f"Hindsight listens on http://{shown}:{port} (interface: /schema)")
         console.print(f"Memories are in {settings.store}")
         console.print("There are no tokens: only this machine is served. Ctrl-C stops it.")
-        config = uvicorn.Config(
-            gateway(settings, service), log_config=None, access_log=False, timeout_graceful_shutdown=_GRACE
-        )
-        server = uvicorn.Server(config)
-        # Once stopped, the server raises the signal that stopped it again, for handlers that were there before:
-        # these take it, so that what follows is still done.
-        for name in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(name, _ignore)
         await server.serve(sockets=[listening])
     finally:
         await service.aclose()

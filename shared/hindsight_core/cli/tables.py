@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -38,7 +37,7 @@ def console(*, error: bool = False) -> Console:
     A pipe gets no colours, and lines that are not cut at the 80 columns of a terminal that is not there.
     """
     stream = sys.stderr if error else sys.stdout
-    width = None if stream.isatty() or os.environ.get("COLUMNS") else WIDE
+    width = None if stream.isatty() else WIDE
     return Console(file=stream, width=width, highlight=False, emoji=False, markup=False)
 
 
@@ -68,11 +67,9 @@ def decisions(found: Sequence[Decision]) -> Table:
 
 def hits(answer: SearchResponse) -> Table:
     """The hits with their scores; with explanations, why each stands where it stands."""
-    explained = any(hit.explain for hit in answer.hits)
-    table = _table("score", "memory", "said", "kind", *(_PART_NAMES if explained else ()), "id")
+    table = _table("score", "memory", "said", "kind", "id")
     for hit in answer.hits:
-        parts = [f"{getattr(hit.parts, name):.2f}" for name in _PART_NAMES] if explained else []
-        table.add_row(f"{hit.score:.3f}", _hit_text(hit), day(hit.memory), hit.memory.kind, *parts, hit.memory.id)
+        table.add_row(f"{hit.score:.3f}", _hit_text(hit), day(hit.memory), hit.memory.kind, hit.memory.id)
     return table
 
 
@@ -114,11 +111,9 @@ def one_memory(memory: Memory) -> Table:
 
 def history(events: Iterable[AuditEvent]) -> Table:
     """The changes of a memory or a namespace: when, what, who, why, and the fields that differ."""
-    table = _table("when", "what", "who", "why", "changed", "run")
+    table = _table("when", "what", "who", "why", "changed")
     for event in events:
-        table.add_row(
-            instant(event.at), event.action, event.actor, Text(event.reason), Text(_changed(event)), event.run_id
-        )
+        table.add_row(instant(event.at), event.action, event.actor, Text(event.reason), Text(_changed(event)))
     return table
 
 
@@ -132,9 +127,10 @@ def affected(found: Iterable[Affected]) -> Table:
 
 def runs(found: Iterable[Run]) -> Table:
     """The calls that changed memories."""
-    table = _table("run", "when", "what", "memories", "why", "undone by")
+    table = _table("run", "when", "what", "memories", "why")
     for run in found:
-        table.add_row(run.run_id, instant(run.at), run.operation, str(run.count), Text(run.reason), run.undone_by or "")
+        why = f"{run.reason} (undone)".lstrip() if run.undone_by else run.reason
+        table.add_row(run.run_id, instant(run.at), run.operation, str(run.count), Text(why))
     return table
 
 
@@ -170,7 +166,8 @@ def _hit_text(hit: Hit) -> Text:
         note = hit.note or (f"newer: {hit.newer}" if hit.newer else "")
         text.append(f"\n[{hit.marked}] {note}".rstrip(), _DOUBTFUL)
     if hit.explain is not None:
-        text.append(f"\n{hit.explain.sentence}", _DIM)
+        parts = ", ".join(f"{name} {getattr(hit.parts, name):.2f}" for name in _PART_NAMES)
+        text.append(f"\n{hit.explain.sentence}\n{parts}", _DIM)
     return text
 
 
@@ -199,5 +196,11 @@ def _table(*columns: str) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for column in columns:
         wraps = column in {"text", "memory", "why", "changed", ""}
-        table.add_column(column, overflow="fold", no_wrap=not wraps, justify="right" if column == "score" else "left")
+        table.add_column(
+            column,
+            overflow="fold",
+            no_wrap=not wraps,
+            min_width=20 if column in {"text", "memory"} else None,
+            justify="right" if column == "score" else "left",
+        )
     return table

@@ -126,6 +126,7 @@ async def _import_chats(
 ) -> Imported:
     """Store each turn whole, without judging it and beside what is there: a log is kept, not interpreted."""
     started = datetime.now(UTC)
+    started = started.replace(microsecond=started.microsecond // 1000 * 1000)  # as exact as memories are
     items = [item for user, chat in chats for item in _items(chat, user, target, zone, again=again)]
     stored = existing = 0
     problems: list[ImportProblem] = []
