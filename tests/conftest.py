@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+import asyncio
+from collections.abc import AsyncGenerator, Generator
 from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
 
 from hindsight_core.stores import MemoryStore, open_store
+from opensearch_place import OpenSearchPlace
 from samples import OpenStore
 
 pytest_plugins = ["conftest_services", "conftest_core"]
 
 
-@pytest.fixture(params=["sqlite"])
+@pytest.fixture(scope="session")
+def opensearch_place(opensearch_url: str) -> Generator[OpenSearchPlace]:
+    """A prefix of this run with its indices made: making them takes seconds, emptying them does not."""
+    with OpenSearchPlace(opensearch_url) as place:
+        asyncio.run(place.make())
+        yield place
+
+
+@pytest.fixture(params=["sqlite", "opensearch"])
 def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """An empty place for memories; one parameter a store."""
-    return f"sqlite:///{tmp_path / 'hindsight.db'}"
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'hindsight.db'}"
+    place: OpenSearchPlace = request.getfixturevalue("opensearch_place")
+    place.empty()
+    return place.store_url
 
 
 @pytest.fixture
@@ -37,7 +51,3 @@ async def opened(store_url: str) -> AsyncGenerator[OpenStore]:
 @pytest.fixture
 async def store(opened: OpenStore) -> MemoryStore:
     return await opened()
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--kills", type=int, default=100, help="processes killed by the test of durability")

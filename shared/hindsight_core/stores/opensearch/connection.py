@@ -1,0 +1,195 @@
+"""Requests to OpenSearch: one client per event loop, timeouts, repeats of what may be repeated, errors in our words."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+import msgspec
+from opensearchpy import AsyncHttpConnection, AsyncOpenSearch
+from opensearchpy.exceptions import ConnectionError as NotConnected
+from opensearchpy.exceptions import ConnectionTimeout, OpenSearchException, TransportError
+from opensearchpy.serializer import Serializer
+
+from hindsight_core.errors import MissingExtra, StoreUnavailable
+from hindsight_core.stores.opensearch.address import Address
+from hindsight_core.stores.opensearch.loops import PerLoop
+
+# What travels as JSON, either way; what an answer holds is known where it was asked for.
+Value: TypeAlias = Any
+Json: TypeAlias = dict[str, Value]
+
+_REPEATS = 3
+_PAUSE = 0.05
+_BUSY = frozenset({429, 502, 503, 504})
+_CONNECTIONS = 32
+
+
+class Refused(StoreUnavailable):
+    """OpenSearch answers, and refuses: `http` is its status, `said` its reason; the same again is no use."""
+
+    def __init__(self, detail: str, *, remedy: str, http: int, said: str) -> None:
+        super().__init__(detail, remedy=remedy)
+        self.http = http
+        self.said = said
+
+
+class _Fast(Serializer):
+    """JSON by msgspec: pages with vectors are large."""
+
+    mimetype = "application/json"
+
+    def dumps(self, data: Value) -> Value:
+        return data if isinstance(data, (bytes, str)) else msgspec.json.encode(data)
+
+    def loads(self, s: Value) -> Value:
+        return msgspec.json.decode(s)
+
+
+class Connection:
+    """The requests of one process to one OpenSearch.
+
+    Every failure is a `StoreUnavailable` that says where, what and what to do; a missing document is no failure.
+    """
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self._clients: PerLoop[AsyncOpenSearch] = PerLoop(self._open)
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        body: bytes | Json | None = None,
+        *,
+        params: Mapping[str, Any] | None = None,
+        repeatable: bool = True,
+    ) -> Value:
+        """The answer, decoded. What is `repeatable` is sent again when the connection broke or the node is busy."""
+        timeout = self.address.options.timeout
+        for attempt in range(_REPEATS):
+            try:
+                return await self._send(method, path, body, params)
+            except TransportError as exc:
+                again = repeatable and attempt + 1 < _REPEATS and _passes(exc)
+                if not again:
+                    raise explained(exc, self.address, timeout) from exc
+            except (OpenSearchException, msgspec.DecodeError, UnicodeError) as exc:
+                raise StoreUnavailable(
+                    f"What answers at {self.address} does not answer as OpenSearch does: {exc}.",
+                    remedy="Correct the address in HINDSIGHT_STORE.",
+                ) from exc
+            await asyncio.sleep(_PAUSE * 4**attempt)
+        raise AssertionError("the last attempt answers or raises")
+
+    async def aclose(self) -> None:
+        """Close what the running loop has opened."""
+        client = self._clients.pop()
+        if client is not None:
+            await client.close()
+
+    async def _send(
+        self, method: str, path: str, body: bytes | Json | None, params: Mapping[str, Value] | None
+    ) -> Value:
+        """One request; the seam at which tests let a process stop."""
+        transport = self._clients.get().transport
+        return await transport.perform_request(
+            method, path, params=dict(params or {}), body=body, timeout=self.address.options.timeout
+        )
+
+    def _open(self) -> AsyncOpenSearch:
+        address = self.address
+        login = None if address.user is None else (address.user, address.password)
+        return AsyncOpenSearch(
+            hosts=[{"host": address.host, "port": address.port}],
+            connection_class=AsyncHttpConnection,
+            http_auth=_signer(address) if address.signed else login,
+            use_ssl=address.tls,
+            verify_certs=address.options.verify,
+            ssl_show_warn=False,
+            serializer=_Fast(),
+            pool_maxsize=_CONNECTIONS,
+            max_retries=0,  # what may be repeated is known here, not there
+        )
+
+
+def _signer(address: Address) -> Callable[..., Value]:
+    try:
+        from botocore.session import Session
+    except ImportError as exc:
+        raise MissingExtra.of("Signing of requests to Amazon", "aws") from exc
+    from opensearchpy import AWSV4SignerAsyncAuth
+
+    credentials: Value = Session().get_credentials()
+    if credentials is None:
+        raise StoreUnavailable(
+            f"There are no AWS credentials to sign requests to {address} with.",
+            remedy="Give this process a role, or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.",
+        )
+    return AWSV4SignerAsyncAuth(credentials, address.options.region, address.options.service)
+
+
+def _passes(exc: TransportError) -> bool:
+    """Whether the same request may succeed a moment later."""
+    if isinstance(exc, ConnectionTimeout):
+        return False
+    return isinstance(exc, NotConnected) or exc.status_code in _BUSY
+
+
+class _Cause(msgspec.Struct):
+    reason: str | None = None
+    caused_by: _Cause | None = None
+    root_cause: tuple[_Cause, ...] = ()
+
+    @property
+    def said(self) -> str | None:
+        inner = self.caused_by or next(iter(self.root_cause), None)
+        return (inner and inner.said) or self.reason
+
+
+class _Failure(msgspec.Struct):
+    error: _Cause | str = ""
+
+
+def reason(info: Value) -> str:
+    """What OpenSearch says is wrong, in its own words; `info` is its answer, decoded or not."""
+    try:
+        failure = msgspec.json.decode(info, type=_Failure) if isinstance(info, str) else msgspec.convert(info, _Failure)
+    except msgspec.DecodeError:
+        return str(info)
+    return failure.error if isinstance(failure.error, str) else failure.error.said or str(info)
+
+
+def explained(exc: TransportError, address: Address, timeout: float) -> StoreUnavailable:
+    """The error of a request in words for an operator."""
+    where = f"OpenSearch at {address}"
+    if isinstance(exc, ConnectionTimeout):
+        return StoreUnavailable(
+            f"{where} did not answer within {timeout:g} s.",
+            remedy="Look at its load, or give HINDSIGHT_STORE a longer ?timeout=.",
+        )
+    if isinstance(exc, NotConnected):
+        return StoreUnavailable(
+            f"{where} cannot be reached: {exc.error}.", remedy="Start it, or correct the address in HINDSIGHT_STORE."
+        )
+    # The connection that signs requests leaves the answer as it came.
+    said, status = reason(exc.info or exc.error), int(exc.status_code)
+    match status:
+        case 429 | 502 | 503 | 504:
+            return StoreUnavailable(f"{where} is busy or starting: {said}.", remedy="Try again in a moment.")
+        case 401 | 403 if "block" not in said:
+            detail = f"{where} refuses the credentials: {said}."
+            remedy = "Correct user and password in HINDSIGHT_STORE, or what their role may do."
+        case 403:
+            detail = f"{where} takes no writes: {said}."
+            remedy = "Its disk is probably full: free space, then remove the block from the index."
+        case 404:
+            detail = f"{where} lacks something that was there: {said}."
+            remedy = "Restore the index from a snapshot, or restart Hindsight to begin with an empty one."
+        case 413:
+            detail, remedy = f"{where} takes no request of this size.", "Raise its http.max_content_length."
+        case _:
+            detail = f"{where} refuses a request ({status}): {said}."
+            remedy = "Use OpenSearch 2.19 or newer with its k-NN plugin."
+    return Refused(detail, remedy=remedy, http=status, said=said)

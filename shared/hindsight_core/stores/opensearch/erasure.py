@@ -1,0 +1,123 @@
+"""Erasing: text leaves every document that holds it, in an order that can be begun again wherever it was broken off.
+
+First the reasons of audit events that quote a text (while the texts are still known), then the texts in the events,
+then the memories, and what names them last: a search or a receipt that is logged in between is found too.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from hindsight_core.models import AuditEvent, Memory
+from hindsight_core.stores.opensearch.connection import Json
+from hindsight_core.stores.opensearch.documents import access_id, document_id, memory_of
+from hindsight_core.stores.opensearch.indices import Action, Indices, json
+from hindsight_core.stores.opensearch.mapping import Index
+
+_CHUNK = 100
+_decode = msgspec.json.Decoder(AuditEvent).decode
+
+
+def texts_of(memories: Iterable[Memory | None]) -> set[str]:
+    """Everything that was said, kept or summarised in these memories."""
+    return {
+        text
+        for memory in memories
+        if memory is not None
+        for text in (memory.content, memory.summary, memory.context)
+        if text
+    }
+
+
+def without_text(event: AuditEvent, texts: Iterable[str]) -> AuditEvent:
+    """The event of an erased memory: that it happened, and a reason that quotes none of `texts`."""
+    return replace(event, before=None, after=None, reason=without_quotes(event.reason, texts))
+
+
+def without_quotes(reason: str, texts: Iterable[str]) -> str:
+    return "" if any(text in reason for text in texts) else reason
+
+
+class Eraser:
+    """Erases memories of a namespace and their traces.
+
+    With `expunge` they leave the disk at once; else when their segments are merged, as is every deleted document.
+    """
+
+    def __init__(self, indices: Indices, *, expunge: bool = False) -> None:
+        self._indices = indices
+        self._expunge = expunge
+
+    async def erase(self, namespace: str, ids: Sequence[str], version: int) -> None:
+        """As often as it is called for the same change, to the same end."""
+        await self._indices.refresh("journal")
+        for start in range(0, len(ids), _CHUNK):
+            await self._take_texts(namespace, ids[start : start + _CHUNK], version)
+        await self._indices.refresh("retrievals")
+        for start in range(0, len(ids), _CHUNK):
+            some = ids[start : start + _CHUNK]
+            await self._remove(namespace, "retrievals", some)
+            await self._remove(namespace, "journal", some, _is("log", "receipt"), _until(version))
+        if self._expunge:
+            await self._indices.expunge()
+
+    async def _take_texts(self, namespace: str, ids: Sequence[str], version: int) -> None:
+        places = [document_id(namespace, memory_id) for memory_id in ids]
+        documents = await self._indices.documents("memories", places, routing=namespace)
+        held = [None if found is None else found["_source"] for found in documents]
+        texts: dict[str, set[str]] = defaultdict(set)
+        for memory_id, source in zip(ids, held, strict=True):
+            if source is not None:
+                texts[memory_id] |= texts_of([memory_of(source, None)])
+        filters = [_is("namespace", namespace), _is("log", "event"), {"terms": {"memory_ids": list(ids)}}]
+        hits = await self._indices.pages("journal", namespace, {"query": {"bool": {"filter": filters}}})
+        events = [(hit, _decode(hit["_source"]["body"])) for hit in hits]
+        for _, event in events:
+            texts[event.memory_id] |= texts_of([event.before, event.after])
+        quoting: list[Action] = []
+        holding: list[Action] = []
+        for hit, event in events:
+            emptied = without_text(event, texts[event.memory_id])
+            if emptied.reason != event.reason:
+                quoting.append(_event(namespace, hit, replace(event, reason=emptied.reason), version))
+            if event.before is not None or event.after is not None:
+                holding.append(_event(namespace, hit, emptied, version))
+        await self._indices.write(quoting)
+        await self._indices.write(holding)
+        gone: list[Action] = []
+        for memory_id, place, source in zip(ids, places, held, strict=True):
+            if source is not None and source["born"] <= version:
+                counter = access_id(namespace, memory_id, source["born"])
+                gone.append(Action("state", "delete", {"_id": counter}))
+            gone.append(Action("memories", "delete", {"_id": place, "routing": namespace, **versioned(version)}))
+        await self._indices.write(gone)
+
+    async def _remove(self, namespace: str, index: Index, ids: Sequence[str], *conditions: Json) -> None:
+        """Delete what names one of the memories."""
+        filters = [_is("namespace", namespace), {"terms": {"memory_ids": list(ids)}}, *conditions]
+        hits = await self._indices.pages(index, namespace, {"query": {"bool": {"filter": filters}}, "_source": False})
+        await self._indices.write([Action(index, "delete", {"_id": hit["_id"], "routing": namespace}) for hit in hits])
+
+
+def versioned(version: int) -> dict[str, Any]:
+    """Fields of an action that does nothing where a later change has been."""
+    return {"version": version, "version_type": "external_gte"}
+
+
+def _event(namespace: str, hit: Json, event: AuditEvent, version: int) -> Action:
+    source = {**hit["_source"], "body": msgspec.json.encode(event).decode()}
+    fields = {"_id": hit["_id"], "routing": namespace, **versioned(version)}
+    return Action("journal", "index", fields, json(source))
+
+
+def _until(version: int) -> Json:
+    return {"range": {"version": {"lte": version}}}
+
+
+def _is(field: str, value: str) -> Json:
+    return {"term": {field: value}}

@@ -1,0 +1,176 @@
+"""A formula as clauses of a query: every number that `scoring` computes, computed by OpenSearch.
+
+* Every clause of a `should` adds its score; a `script_score` clips and scales what it wraps. Scores must not be
+  negative, so a negative weight becomes its opposite on the memories that do not hold it, and a constant that the
+  answer's scores are too high by (`lift`).
+* A memory's terms are `rank_features`: term -> BM25 impact. A linear `rank_feature`, boosted by the term's idf in the
+  namespace, adds up to BM25; so nothing is counted per shard, and scores of several shards compare. A feature keeps 8
+  bits of an impact's mantissa, which moves a score by less than 0.001.
+* Everything that changes from search to search is a parameter: a script whose source changes is compiled anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import assert_never
+
+import msgspec
+
+from hindsight_core.ranking import DAY_MS, NEUTRAL_RECENCY, Decay, Field, Formula, Lexical, Similarity, Weight
+from hindsight_core.stores import Vector
+from hindsight_core.stores.opensearch.connection import Json
+from hindsight_core.stores.opensearch.documents import feature
+from hindsight_core.stores.opensearch.mapping import vector_field
+
+# Adds nothing to a score, and matches all.
+ALL: Json = {"match_all": {"boost": 0}}
+
+_DECAY = (
+    "double half = doc['half_life_days'].size() > 0"
+    " ? doc['half_life_days'].value : params.half_lives.getOrDefault(doc['memory_type'].value, 0.0);"
+    " if (half <= 0) { return 1.0; }"
+    " if (doc['moment'].size() == 0) { return params.neutral; }"
+    " return Math.pow(0.5, Math.max(0L, params.now - doc['moment'].value) / params.day / half);"
+)
+
+
+class Question(msgspec.Struct, frozen=True, kw_only=True):
+    """What one search asks of every memory that satisfies the conditions `where`.
+
+    `vector` is None without an embedder, `weights` holds the idf of the terms. `now` in Unix milliseconds.
+    """
+
+    formula: Formula
+    vector: Vector | None
+    weights: Mapping[str, float]
+    where: Sequence[Json]
+    now: int
+
+    @property
+    def lift(self) -> float:
+        """How much more than the score the answer says."""
+        return _lift(self.formula.rest)
+
+
+def scored(question: Question) -> Json:
+    """All memories that satisfy the conditions, with their exact scores."""
+    cosine = None if question.vector is None else exact_cosine("mixed", question.vector)
+    total = _total(question, _sum([ALL], [*_evidence(question, cosine), *_constants(question)]))
+    return {"bool": {"filter": list(question.where), "should": total}}
+
+
+def promising(question: Question, cosine: Json | None, others: Sequence[Json]) -> Json:
+    """Those that `cosine` (a k-NN query), a term or one of `others` finds, with scores of what found them."""
+    candidates = {"bool": {"should": [*_evidence(question, cosine), *others]}}
+    relevance, *rest = _total(question, _sum([candidates], _constants(question)))
+    return {"bool": {"filter": list(question.where), "must": [relevance], "should": rest}}
+
+
+def exact_cosine(which: str, vector: Vector) -> Json:
+    """(1 + cosine) / 2 for every memory, 0 where there is no vector."""
+    field = vector_field("bare" if which == "bare" else "mixed", len(vector))
+    params = {"field": field, "query_value": vector.tolist(), "space_type": "cosinesimil"}
+    script = {"lang": "knn", "source": "knn_score", "params": params}
+    return {"script_score": {"query": {"match_all": {}}, "script": script}}
+
+
+def nearest(which: str, vector: Vector, k: int, where: Sequence[Json], ef_search: int) -> Json:
+    """(1 + cosine) / 2 of about the `k` nearest of those that satisfy `where`."""
+    field = vector_field("bare" if which == "bare" else "mixed", len(vector))
+    search = {
+        "vector": vector.tolist(),
+        "k": k,
+        "method_parameters": {"ef_search": max(ef_search, k)},
+        "filter": {"bool": {"filter": list(where)}},
+    }
+    return {"knn": {field: search}}
+
+
+def _total(question: Question, support: Json) -> list[Json]:
+    """The clauses whose scores add up: relevance first."""
+    formula = question.formula
+    source = "Math.min(1.0, Math.max(0.0, (_score - params.offset) / params.span))"
+    params = {"offset": formula.offset + _lift(formula.relevance), "span": formula.span}
+    clauses = [_script(support, source, params, formula.relevance_weight)]
+    for signal in formula.rest:
+        match signal:
+            case Decay():
+                clauses.append(_decay(signal, question.now))
+            case Field():
+                clauses.append(_field(signal))
+            case Weight():
+                clauses.append(_constant(signal))
+            case _:
+                assert_never(signal)
+    return clauses
+
+
+def _evidence(question: Question, cosine: Json | None) -> list[Json]:
+    """What each signal that finds memories adds to their relevance."""
+    found: list[Json] = []
+    for signal in question.formula.relevance:
+        match signal:
+            case Similarity():
+                if cosine is not None and signal.weight > 0:
+                    source = "Math.min(1.0, Math.max(0.0, (2.0 * _score - 1.0 - params.lo) / params.width))"
+                    params = {"lo": signal.lo, "width": signal.hi - signal.lo}
+                    found.append(_script(cosine, source, params, signal.weight))
+            case Lexical():
+                if question.weights and signal.weight > 0:
+                    found.append(_lexical(signal, question.weights))
+            case Weight():
+                pass
+            case _:
+                assert_never(signal)
+    return found
+
+
+def _constants(question: Question) -> list[Json]:
+    """What each weight adds to the relevance of the memories that hold it."""
+    return [_constant(signal) for signal in question.formula.relevance if isinstance(signal, Weight) and signal.weight]
+
+
+def _lexical(signal: Lexical, weights: Mapping[str, float]) -> Json:
+    fields: list[Json] = [
+        {
+            "bool": {
+                "should": [
+                    {"rank_feature": {"field": f"{field}.{feature(term)}", "linear": {}, "boost": weight}}
+                    for term, weight in weights.items()
+                ]
+            }
+        }
+        for field in ("text", "context")
+    ]
+    source = "Math.min(1.0, params.gain * _score / (_score + params.saturation))"
+    params = {"gain": signal.gain, "saturation": signal.saturation}
+    return _script({"dis_max": {"queries": fields, "tie_breaker": 0.0}}, source, params, signal.weight)
+
+
+def _decay(signal: Decay, now: int) -> Json:
+    half_lives = {name: days for name, days in signal.half_lives.items() if days}
+    params = {"half_lives": half_lives, "now": now, "day": float(DAY_MS), "neutral": NEUTRAL_RECENCY}
+    return _script({"match_all": {}}, _DECAY, params, signal.weight)
+
+
+def _field(signal: Field) -> Json:
+    function: Json = {"field_value_factor": {"field": signal.field, "missing": 0}, "weight": signal.weight}
+    return {"function_score": {"query": ALL, "functions": [function], "boost_mode": "sum"}}
+
+
+def _constant(signal: Weight) -> Json:
+    held: Json = {"terms": {signal.field: list(signal.values)}}
+    query = held if signal.weight > 0 else {"bool": {"must_not": [held]}}
+    return {"constant_score": {"filter": query, "boost": abs(signal.weight)}}
+
+
+def _lift(signals: Sequence[object]) -> float:
+    return sum(-signal.weight for signal in signals if isinstance(signal, Weight) and signal.weight < 0)
+
+
+def _sum(must: Sequence[Json], should: Sequence[Json]) -> Json:
+    return {"bool": {"must": list(must), "should": list(should)}}
+
+
+def _script(query: Json, source: str, params: Json, boost: float) -> Json:
+    return {"script_score": {"query": query, "script": {"source": source, "params": params}, "boost": boost}}

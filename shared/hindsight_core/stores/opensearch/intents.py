@@ -1,0 +1,107 @@
+"""Making a change that has happened come true: its documents are written, as often as it takes, and its head closed."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import zlib
+from collections.abc import Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from hindsight_core.stores.opensearch.documents import document_id
+from hindsight_core.stores.opensearch.erasure import Eraser
+from hindsight_core.stores.opensearch.heads import Heads, Intent, State
+from hindsight_core.stores.opensearch.indices import Action, Indices, chunked, json
+
+# Packed steps up to this size travel in the head, which is written twice with every change.
+_INLINE = 64 << 10
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(list[Action]).decode
+
+
+def pack(steps: Sequence[Action]) -> str:
+    return base64.b64encode(zlib.compress(_encode(steps), 1)).decode()
+
+
+def unpack(text: str) -> list[Action]:
+    return _decode(zlib.decompress(base64.b64decode(text)))
+
+
+class Intents:
+    """Writes intents down, and finishes them: its own, and those that another process has left behind.
+
+    `patience` is how many seconds another process is given to finish its own.
+    """
+
+    def __init__(self, indices: Indices, heads: Heads, eraser: Eraser, *, patience: float) -> None:
+        self._indices = indices
+        self._heads = heads
+        self._eraser = eraser
+        self._patience = patience
+
+    async def prepared(self, namespace: str, version: int, intent: Intent, steps: Sequence[Action]) -> Intent:
+        """The intent with its steps; what is too large for a head is written down beside it first."""
+        parts = [pack(part) for part in chunked(steps)]
+        if len(parts) <= 1 and len("".join(parts)) <= _INLINE:
+            return replace(intent, steps="".join(parts))
+        for number, part in enumerate(parts):
+            fields = {"_id": _part_id(namespace, intent, number)}
+            source = json({"namespace": namespace, "part_of": version, "part": part})
+            await self._indices.write([Action("state", "index", fields, source)])
+        return replace(intent, parts=len(parts))
+
+    async def settled(self, namespace: str) -> State:
+        """The head with no change under way; one that was left unfinished is finished first."""
+        state = await self._heads.read(namespace)
+        loop = asyncio.get_running_loop()
+        waited_for: str | None = None
+        give_up = pause = 0.0
+        while (intent := state.intent) is not None:
+            if intent.token != waited_for:
+                waited_for, give_up, pause = intent.token, loop.time() + self._patience, 0.01
+            if loop.time() < give_up:
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, 0.2)
+                state = await self._heads.read(namespace)
+            else:
+                state = await self.finish(namespace, state)
+        return state
+
+    async def finish(self, namespace: str, state: State) -> State:
+        """Make the change of an open head come true and close it; the head afterwards, whoever closed it."""
+        intent = state.intent
+        assert intent is not None
+        await self._indices.write(await self._steps(namespace, intent))
+        if intent.erases:
+            await self._eraser.erase(namespace, intent.erases, state.version)
+        searchable = intent.searchable or bool(intent.erases)
+        if searchable:
+            await self._indices.refresh("memories")
+        if intent.erases or intent.parts:
+            await self._drop_parts(namespace, state.version)
+        closed = replace(state, intent=None, searchable=state.sequence if searchable else state.searchable)
+        return await self._heads.swap(namespace, state, closed) or await self._heads.read(namespace)
+
+    async def _steps(self, namespace: str, intent: Intent) -> list[Action]:
+        if not intent.parts:
+            return unpack(intent.steps) if intent.steps else []
+        ids = [_part_id(namespace, intent, number) for number in range(intent.parts)]
+        found = await self._indices.documents("state", ids)
+        # Parts are dropped only when their change is finished: whoever still works on it has nothing left to do.
+        return [step for part in found if part is not None for step in unpack(part["_source"]["part"])]
+
+    async def _drop_parts(self, namespace: str, version: int) -> None:
+        """Remove the parts of this change and of any that did not come to happen."""
+        await self._indices.refresh("state")
+        filters = [{"term": {"namespace": namespace}}, {"range": {"part_of": {"lte": version}}}]
+        body = {"query": {"bool": {"filter": filters}}, "_source": False, "size": 1000}
+        while hits := (await self._indices.search("state", None, body))["hits"]["hits"]:
+            await self._indices.write([Action("state", "delete", {"_id": hit["_id"]}) for hit in hits])
+            await self._indices.refresh("state")
+
+
+def _part_id(namespace: str, intent: Intent, number: int) -> str:
+    return document_id(namespace, "part", intent.token, str(number))

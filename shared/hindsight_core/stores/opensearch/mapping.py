@@ -1,0 +1,128 @@
+"""The indices: their names, settings and fields.
+
+    PREFIX-memories     memories with everything that is searched, routed by namespace
+    PREFIX-journal      audit events, runs, receipts and tombstones, by `log`
+    PREFIX-retrievals   the retrieval log
+    PREFIX-state        a head per namespace, large unfinished changes, access counters, and what the store is made for
+
+Each name is an alias of an index that ends in `-000001`, so that a later one can take its place in one step. Nothing
+is mapped on its own (`dynamic: strict`); texts travel as JSON strings in fields that are kept and not looked into.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias
+
+from hindsight_core.stores.opensearch.address import Address
+from hindsight_core.stores.opensearch.connection import Json
+
+Index: TypeAlias = Literal["memories", "journal", "retrievals", "state"]
+
+SCHEMA = 1
+INDICES: tuple[Index, ...] = ("memories", "journal", "retrievals", "state")
+
+# A longer value than this is kept but not found by; anything longer than 32 766 bytes would be refused.
+_KEYWORD: Json = {"type": "keyword", "ignore_above": 8191}
+_LONG: Json = {"type": "long"}
+_KEPT: Json = {"type": "object", "enabled": False}
+
+_FIELDS: dict[Index, dict[str, Json]] = {
+    "memories": {
+        **dict.fromkeys(
+            (
+                "id",
+                "namespace",
+                "status",
+                "memory_type",
+                "kind",
+                "source",
+                "visibility",
+                "user_id",
+                "agent_id",
+                "session_id",
+                "task_id",
+                "key",
+                "tags",
+                "metadata",
+                "speaker",
+                "days",
+                "question",
+                "vectors",
+            ),
+            _KEYWORD,
+        ),
+        # Unix milliseconds; `moment` is absent where recency cannot tell the age, the two ends are `NEVER` when open. A
+        # number is read faster than a date, which becomes an object per memory.
+        **dict.fromkeys(("observed_at", "moment", "valid_from", "valid_to", "expires_at"), _LONG),
+        "confidence": {"type": "double"},
+        "half_life_days": {"type": "double"},
+        "text": {"type": "rank_features"},
+        "context": {"type": "rank_features"},
+        **dict.fromkeys(("version", "born", "memory", "index"), _KEPT),
+    },
+    "journal": {
+        **dict.fromkeys(("id", "namespace", "log", "memory_ids", "run_id"), _KEYWORD),
+        **dict.fromkeys(("at", "version"), _LONG),
+        "body": _KEPT,
+    },
+    "retrievals": {
+        **dict.fromkeys(("id", "namespace", "memory_ids"), _KEYWORD),
+        "at": _LONG,
+        "body": _KEPT,
+    },
+    "state": {
+        "namespace": _KEYWORD,
+        "part_of": _LONG,
+        **dict.fromkeys(
+            ("value", "sequence", "epoch", "searchable", "memories", "speakers", "intent", "part", "count", "at"), _KEPT
+        ),
+    },
+}
+
+_SETTINGS: dict[Index, Json] = {
+    "memories": {"knn": True},
+    # Whoever reads these refreshes them first.
+    "journal": {"refresh_interval": "30s"},
+    "retrievals": {"refresh_interval": "30s"},
+    "state": {"refresh_interval": "30s"},
+}
+
+
+def alias(address: Address, index: Index) -> str:
+    """The name under which an index is read and written."""
+    return f"{address.prefix}-{index}"
+
+
+def creation(address: Address, index: Index) -> tuple[str, Json]:
+    """The name of the first index behind an alias, and the body that creates it."""
+    settings: Json = {
+        "number_of_shards": address.options.shards,
+        "auto_expand_replicas": "0-1",
+        # A process that was held up must not bring back what was erased meanwhile: deletions are remembered for longer
+        # than any request takes.
+        "gc_deletes": "1h",
+        "merge.policy.expunge_deletes_allowed": 0,
+        **_SETTINGS[index],
+    }
+    mappings: Json = {"dynamic": "strict", "properties": _FIELDS[index]}
+    if index != "state":
+        mappings["_routing"] = {"required": True}
+    name = alias(address, index)
+    return f"{name}-000001", {"settings": {"index": settings}, "mappings": mappings, "aliases": {name: {}}}
+
+
+def vector_field(which: Literal["mixed", "bare"], dimension: int) -> str:
+    """The field of the vectors of one dimension."""
+    return f"{which}_{dimension}"
+
+
+def vector_fields(dimension: int) -> Json:
+    """The fields of vectors, which are added with the first one: nobody knows its dimension before."""
+    method: dict[str, Any] = {
+        "name": "hnsw",
+        "engine": "lucene",
+        "space_type": "cosinesimil",
+        "parameters": {"m": 16, "ef_construction": 100},
+    }
+    field: Json = {"type": "knn_vector", "dimension": dimension, "method": method}
+    return {"properties": {vector_field("mixed", dimension): field, vector_field("bare", dimension): field}}

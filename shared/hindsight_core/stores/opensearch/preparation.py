@@ -1,0 +1,101 @@
+"""Making the indices, and finding out whether they are ours: of this schema, and of this embedder."""
+
+from __future__ import annotations
+
+import asyncio
+
+from hindsight_core.errors import ConfigurationError, StoreUnavailable
+from hindsight_core.stores.opensearch.connection import Connection, Json, Refused
+from hindsight_core.stores.opensearch.indices import Action, Indices, json
+from hindsight_core.stores.opensearch.mapping import INDICES, SCHEMA, creation
+
+_SCHEMA = "/schema"
+_IDENTITY = "/identity"
+ATTEMPTS = 10
+PAUSE = 2.0
+
+
+class Preparation:
+    """Prepares the place of a connection; waits for an OpenSearch that is only starting.
+
+    It is asked `attempts` times, every `pause` seconds.
+    """
+
+    def __init__(
+        self, connection: Connection, indices: Indices, *, attempts: int = ATTEMPTS, pause: float = PAUSE
+    ) -> None:
+        self._connection = connection
+        self._indices = indices
+        self._attempts = attempts
+        self._pause = pause
+
+    async def prepare(self, identity: str | None) -> None:
+        """See `MemoryStore.prepare`."""
+        address = self._connection.address
+        for attempt in range(self._attempts):
+            try:
+                return await self._prepare(identity)
+            except Refused as exc:
+                raise ConfigurationError(exc.detail, remedy=exc.remedy) from exc
+            except StoreUnavailable as exc:
+                if attempt + 1 == self._attempts:
+                    raise StoreUnavailable(
+                        f"{exc.detail} It was asked {self._attempts} times in {self._attempts * self._pause:g} s"
+                        f" (HINDSIGHT_STORE names host {address.host}, port {address.port}).",
+                        remedy=exc.remedy,
+                    ) from exc
+            await asyncio.sleep(self._pause)
+        return None
+
+    async def _prepare(self, identity: str | None) -> None:
+        stored = await self._stored()
+        if stored is None:
+            await self._create()
+            stored = await self._stored() or {}
+        schema = int(stored.get(_SCHEMA, "0"))
+        if schema > SCHEMA:
+            raise ConfigurationError(
+                f"The indices at {self._connection.address} were made by a newer version of Hindsight"
+                f" (schema {schema}, known {SCHEMA}).",
+                remedy='pip install --upgrade "hindsight-memory[opensearch]"',
+            )
+        if identity is None:
+            return
+        if _IDENTITY not in stored:
+            await self._indices.write([_fact(_IDENTITY, identity)])
+            stored = await self._stored() or {}
+        if stored.get(_IDENTITY) != identity:
+            raise ConfigurationError(
+                f"The vectors at {self._connection.address} were made by {stored.get(_IDENTITY)}, not by {identity}.",
+                remedy="Use the embedder they were made with, or export the memories and import them elsewhere.",
+            )
+
+    async def _stored(self) -> dict[str, str] | None:
+        """What the store is made for; None as long as its indices are not complete."""
+        name = self._indices.name("state")
+        known = await self._connection.request("GET", f"/_cat/aliases/{name}", params={"format": "json"})
+        if not known:
+            return None
+        places = [_SCHEMA, _IDENTITY]
+        found = await self._indices.documents("state", places)
+        facts = {place: one["_source"]["value"] for place, one in zip(places, found, strict=True) if one is not None}
+        return facts if _SCHEMA in facts else None
+
+    async def _create(self) -> None:
+        # The index with the schema's number comes last: where it is, all are.
+        for index in INDICES:
+            name, body = creation(self._connection.address, index)
+            await self._put(name, body)
+        await self._indices.write([_fact(_SCHEMA, str(SCHEMA))])
+
+    async def _put(self, name: str, body: Json) -> None:
+        try:
+            await self._connection.request("PUT", f"/{name}", body)
+        except Refused as exc:
+            # Another process may be as far as we are.
+            if "already exists" not in exc.said:
+                raise
+
+
+def _fact(place: str, value: str) -> Action:
+    return Action("state", "create", {"_id": place}, json({"value": value}))

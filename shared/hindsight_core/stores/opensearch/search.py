@@ -1,0 +1,222 @@
+"""Search: the best by a formula, and the nearest by vector.
+
+Up to a number of memories in scope all of them are scored. Beyond it the candidates are the nearest by k-NN, those
+that share a term with the question, and the recent ones; the best of these are scored exactly in the same request. Its
+page is the exact one unless a better memory is none of these; a minimum score, which is counted, is always exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from hindsight_core.errors import ConfigurationError
+from hindsight_core.ranking import DAY_MS
+from hindsight_core.scoring import bm25, evaluate_one
+from hindsight_core.stores import Neighbour, Query, Ranked, RankedPage, Vector, Where
+from hindsight_core.stores.opensearch.access import Accesses
+from hindsight_core.stores.opensearch.address import Options
+from hindsight_core.stores.opensearch.conditions import filters
+from hindsight_core.stores.opensearch.connection import Json
+from hindsight_core.stores.opensearch.dimensions import Dimensions
+from hindsight_core.stores.opensearch.documents import NOT_READ, index_of, kept_impact, memory_of, mixed_of, record_of
+from hindsight_core.stores.opensearch.formula import Question, exact_cosine, nearest, promising, scored
+from hindsight_core.stores.opensearch.frequencies import Frequencies
+from hindsight_core.stores.opensearch.heads import State
+from hindsight_core.stores.opensearch.indices import Indices
+
+NEAREST = 1000
+# How many of the most promising candidates of each shard are scored exactly.
+WINDOW = 3000
+RECENT_MS = DAY_MS
+# Ties at the end of an approximate page come in any order; so many more are read to put them in theirs.
+_SPARE = 32
+# Less than what single precision can lose, so that a memory of exactly the minimum score is found.
+_ROUNDING = 5e-7
+_NEWEST: list[Json] = [{"_score": "desc"}, {"id": "desc"}]
+
+
+class Search:
+    """Searches of one store; the caller has seen to it that everything committed is searchable."""
+
+    def __init__(
+        self,
+        indices: Indices,
+        dimensions: Dimensions,
+        frequencies: Frequencies,
+        accesses: Accesses,
+        options: Options,
+    ) -> None:
+        self._indices = indices
+        self._dimensions = dimensions
+        self._frequencies = frequencies
+        self._accesses = accesses
+        self._options = options
+
+    async def rank(self, namespace: str, state: State, query: Query) -> RankedPage:
+        """See `MemoryStore.rank`; `state` is the namespace's head."""
+        scope = filters(namespace, query.scope, rankable=True)
+        question = Question(
+            formula=query.formula,
+            vector=await self._comparable(query.vector),
+            weights=await self._frequencies.weights(namespace, state.sequence, query.terms),
+            where=filters(namespace, query.where, rankable=True),
+            now=query.now,
+        )
+        lowest = query.min_score - _ROUNDING
+        bounded = lowest > -question.lift
+        if state.memories <= self._options.exact_below or bounded:
+            return await self._exact(namespace, query, question, scope, lowest if bounded else None)
+        counting = {**_counts(question.where, scope), "size": 0, "track_total_hits": False}
+        counts = _counted(await self._indices.search("memories", namespace, counting))
+        if counts[1] <= self._options.exact_below:
+            return await self._exact(namespace, query, question, scope, None)
+        return await self._approximate(namespace, query, question, counts)
+
+    async def _exact(
+        self, namespace: str, query: Query, question: Question, scope: Sequence[Json], lowest: float | None
+    ) -> RankedPage:
+        body: Json = {
+            "query": scored(question),
+            "sort": _NEWEST,
+            "size": query.limit,
+            "track_total_hits": True,
+            "_source": NOT_READ,
+            **_counts(question.where, scope),
+        }
+        if lowest is not None:
+            body["min_score"] = lowest + question.lift
+        answer = await self._indices.search("memories", namespace, body)
+        in_scope, eligible = _counted(answer)
+        return RankedPage(
+            hits=await self._ranked(namespace, query, question, answer["hits"]["hits"]),
+            in_scope=in_scope,
+            eligible=eligible,
+            below=eligible - answer["hits"]["total"]["value"],
+        )
+
+    async def _approximate(
+        self, namespace: str, query: Query, question: Question, counts: tuple[int, int]
+    ) -> RankedPage:
+        cosine: Json | None = None
+        if question.vector is not None:
+            cosine = nearest("mixed", question.vector, NEAREST, question.where, self._options.ef_search)
+        recent: Json = {"range": {"moment": {"gte": query.now - RECENT_MS}}}
+        again = {"rescore_query": scored(question), "query_weight": 0, "rescore_query_weight": 1}
+        body: Json = {
+            "query": promising(question, cosine, [{"constant_score": {"filter": recent, "boost": 0}}]),
+            "rescore": {"window_size": WINDOW, "query": again},
+            "size": query.limit + _SPARE,
+            "track_total_hits": False,
+            "_source": NOT_READ,
+        }
+        hits = (await self._indices.search("memories", namespace, body))["hits"]["hits"]
+        best = sorted(hits, key=lambda hit: (hit["_score"], hit["_source"]["id"]), reverse=True)[: query.limit]
+        return RankedPage(
+            hits=await self._ranked(namespace, query, question, best),
+            in_scope=counts[0],
+            eligible=counts[1],
+            below=0,
+        )
+
+    async def neighbours(
+        self, namespace: str, state: State, vectors: Sequence[Vector], where: Where, limit: int
+    ) -> list[list[Neighbour]]:
+        """See `MemoryStore.neighbours`."""
+        conditions = filters(namespace, where)
+        bodies: list[Json] = []
+        asked: list[int] = []
+        for n, vector in enumerate(vectors):
+            comparable = await self._comparable(vector)
+            if comparable is not None:
+                asked.append(n)
+                bodies.append(self._near(comparable, state, conditions, limit))
+        found: list[list[Neighbour]] = [[] for _ in vectors]
+        if bodies:
+            answers = await self._indices.searches("memories", namespace, bodies)
+            sources = [hit["_source"] for answer in answers for hit in answer["hits"]["hits"]]
+            counters = await self._accesses.of(namespace, sources)
+            for n, answer in zip(asked, answers, strict=True):
+                found[n] = [_neighbour(hit, counters) for hit in answer["hits"]["hits"]]
+        return found
+
+    def _near(self, vector: Vector, state: State, conditions: Sequence[Json], limit: int) -> Json:
+        should: list[Json] = []
+        for which, kind in (("mixed", "one"), ("bare", "two")):
+            of_kind: Json = {"term": {"vectors": kind}}
+            if state.memories <= self._options.exact_below:
+                should.append({"bool": {"filter": [of_kind], "must": [exact_cosine(which, vector)]}})
+            else:
+                k = max(4 * limit, self._options.ef_search)
+                should.append(nearest(which, vector, k, [*conditions, of_kind], self._options.ef_search))
+        return {
+            "query": {"bool": {"filter": list(conditions), "must": [{"bool": {"should": should}}]}},
+            "sort": _NEWEST,
+            "size": limit,
+            "track_total_hits": False,
+            "_source": NOT_READ,
+        }
+
+    async def _comparable(self, vector: Vector | None) -> Vector | None:
+        """The vector, None where it has no direction or nothing to be compared with."""
+        if vector is None or not np.any(vector):
+            return None
+        known = await self._dimensions.known()
+        if known is not None and known != len(vector):
+            raise ConfigurationError(
+                f"A vector of {len(vector)} dimensions cannot search a store of {known}.",
+                remedy="Use the embedder that the store was filled with.",
+            )
+        return None if known is None else vector
+
+    async def _ranked(
+        self, namespace: str, query: Query, question: Question, hits: Sequence[Json]
+    ) -> tuple[Ranked, ...]:
+        """The hits, each with OpenSearch's score and the parts that the formula makes it of."""
+        counters = await self._accesses.of(namespace, [hit["_source"] for hit in hits])
+        found: list[Ranked] = []
+        for hit in hits:
+            source = hit["_source"]
+            memory, index, mixed = memory_of(source, counters.get(source["id"])), index_of(source), mixed_of(source)
+            kept = msgspec.structs.replace(index, text=_kept(index.text), context=_kept(index.context))
+            cosine = None
+            if question.vector is not None and mixed is not None:
+                cosine = float(mixed.astype(np.float64) @ question.vector.astype(np.float64))
+            terms = tuple(question.weights)
+            _, parts = evaluate_one(
+                query.formula,
+                memory,
+                index,
+                cosine=cosine,
+                bm25=bm25(terms, question.weights, kept),
+                now=query.now,
+            )
+            found.append(Ranked(memory=memory, score=hit["_score"] - question.lift, parts=parts))
+        return tuple(found)
+
+
+def _kept(impacts: dict[str, float]) -> dict[str, float]:
+    return {term: kept_impact(impact) for term, impact in impacts.items()}
+
+
+def _counts(where: Sequence[Json], scope: Sequence[Json]) -> Json:
+    """Counts of what satisfies the scope and the filters, whatever the search finds.
+
+    A global aggregation sees the whole shard, so the conditions name the namespace.
+    """
+    named: Json = {"scope": {"bool": {"filter": list(scope)}}, "where": {"bool": {"filter": list(where)}}}
+    return {"aggs": {"all": {"global": {}, "aggs": {"n": {"filters": {"filters": named}}}}}}
+
+
+def _counted(answer: Json) -> tuple[int, int]:
+    buckets: dict[str, Any] = answer["aggregations"]["all"]["n"]["buckets"]
+    return buckets["scope"]["doc_count"], buckets["where"]["doc_count"]
+
+
+def _neighbour(hit: Json, counters: dict[str, Json]) -> Neighbour:
+    source = hit["_source"]
+    cosine = min(1.0, max(-1.0, 2.0 * hit["_score"] - 1.0))
+    return Neighbour(record=record_of(source, counters.get(source["id"])), cosine=cosine)

@@ -1,0 +1,209 @@
+"""The managed store: memories in OpenSearch, ranked by its engine with the formula's own scores."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hindsight_core.errors import StoreUnavailable
+from hindsight_core.models import AuditEvent, Retrieval, Run
+from hindsight_core.responses import Component
+from hindsight_core.stores import (
+    Access,
+    ChangeSet,
+    Head,
+    Log,
+    Neighbour,
+    Query,
+    RankedPage,
+    Receipt,
+    Record,
+    Where,
+)
+from hindsight_core.stores.opensearch.access import Accesses
+from hindsight_core.stores.opensearch.commits import Commits
+from hindsight_core.stores.opensearch.conditions import filters
+from hindsight_core.stores.opensearch.connection import Connection, Json, Value
+from hindsight_core.stores.opensearch.dimensions import Dimensions
+from hindsight_core.stores.opensearch.documents import NOT_READ, document_id, record_of
+from hindsight_core.stores.opensearch.erasure import Eraser
+from hindsight_core.stores.opensearch.frequencies import Frequencies
+from hindsight_core.stores.opensearch.heads import Heads, State
+from hindsight_core.stores.opensearch.indices import Indices
+from hindsight_core.stores.opensearch.intents import Intents
+from hindsight_core.stores.opensearch.journal import Journal
+from hindsight_core.stores.opensearch.preparation import Preparation
+from hindsight_core.stores.opensearch.search import Search
+
+PATIENCE = 1.0
+
+
+class OpenSearchStore:
+    """A `MemoryStore` at the address of `connection`; any number of processes may share one.
+
+    `patience` is how many seconds a change that another process has begun is waited for before it is finished here.
+    """
+
+    def __init__(
+        self, connection: Connection, *, preparation: Preparation | None = None, patience: float = PATIENCE
+    ) -> None:
+        options = connection.address.options
+        self._connection = connection
+        self._indices = indices = Indices(connection)
+        self._preparation = preparation or Preparation(connection, indices)
+        heads = Heads(indices)
+        dimensions = Dimensions(connection, indices)
+        self._intents = Intents(indices, heads, Eraser(indices, expunge=options.expunge), patience=patience)
+        self._commits = Commits(indices, heads, self._intents, dimensions)
+        self._accesses = Accesses(indices)
+        self._search = Search(indices, dimensions, Frequencies(indices), self._accesses, options)
+        self._journal = Journal(indices)
+        # Sequences that this process has made searchable itself, where a head does not say so.
+        self._refreshed: dict[str, int] = {}
+
+    async def prepare(self, identity: str | None) -> None:
+        await self._preparation.prepare(identity)
+
+    async def head(self, namespace: str) -> Head:
+        async with self._in_time():
+            return (await self._state(namespace)).head
+
+    async def commit(
+        self, namespace: str, changes: ChangeSet, *, expected: int | None = None, searchable: bool = True
+    ) -> int:
+        async with self._in_time():
+            return await self._commits.commit(namespace, changes, expected=expected, searchable=searchable)
+
+    async def get(self, namespace: str, ids: Sequence[str]) -> list[Record]:
+        async with self._in_time():
+            await self._intents.settled(namespace)
+            wanted = list(dict.fromkeys(ids))
+            found = await self._sources(namespace, wanted, NOT_READ)
+            counters = await self._accesses.of(namespace, list(found.values()))
+            records = {memory_id: record_of(source, counters.get(memory_id)) for memory_id, source in found.items()}
+            return [records[memory_id] for memory_id in ids if memory_id in records]
+
+    async def rank(self, namespace: str, query: Query) -> RankedPage:
+        async with self._in_time():
+            return await self._search.rank(namespace, await self._state(namespace), query)
+
+    async def neighbours(
+        self, namespace: str, vectors: NDArray[np.float32], where: Where, limit: int
+    ) -> list[list[Neighbour]]:
+        async with self._in_time():
+            state = await self._state(namespace)
+            return await self._search.neighbours(namespace, state, list(vectors), where, limit)
+
+    async def scan(self, namespace: str, where: Where, *, after: str | None, limit: int) -> list[Record]:
+        async with self._in_time():
+            await self._state(namespace)
+            body: Json = {"query": {"bool": {"filter": filters(namespace, where)}}, "_source": NOT_READ}
+            if after is not None:
+                body["search_after"] = [after]
+            hits = await self._indices.pages("memories", namespace, body, limit=limit)
+            sources = [hit["_source"] for hit in hits]
+            counters = await self._accesses.of(namespace, sources)
+            return [record_of(source, counters.get(source["id"])) for source in sources]
+
+    async def log(
+        self, namespace: str, *, accesses: Sequence[Access] = (), retrievals: Sequence[Retrieval] = ()
+    ) -> None:
+        async with self._in_time():
+            ids = {access.memory_id for access in accesses}
+            ids.update(memory_id for entry in retrievals for memory_id, _, _ in entry.hits)
+            born = {
+                memory_id: source["born"]
+                for memory_id, source in (await self._sources(namespace, sorted(ids), ["born"])).items()
+            }
+            await self._accesses.add(namespace, accesses, born)
+            kept = await self._journal.keep(namespace, retrievals, set(born))
+            # A hit that was erased meanwhile may have been looked for before its entry was there.
+            hits = sorted({memory_id for entry in kept for memory_id, _, _ in entry.hits})
+            left = await self._sources(namespace, hits, ["born"])
+            late = [entry for entry in kept if any(memory_id not in left for memory_id, _, _ in entry.hits)]
+            await self._journal.drop(namespace, late)
+
+    async def read(
+        self,
+        namespace: str,
+        log: Log,
+        *,
+        ids: Sequence[str] | None = None,
+        memory_id: str | None = None,
+        run_id: str | None = None,
+        since: int | None = None,
+        after: str | None = None,
+        limit: int = 100,
+    ) -> list[AuditEvent] | list[Run] | list[Retrieval]:
+        async with self._in_time():
+            await self._intents.settled(namespace)
+            return await self._journal.read(
+                namespace,
+                log,
+                ids=ids,
+                memory_id=memory_id,
+                run_id=run_id,
+                since=since,
+                after=after,
+                limit=limit,
+            )
+
+    async def receipt(self, namespace: str, key: str) -> Receipt | None:
+        async with self._in_time():
+            await self._intents.settled(namespace)
+            return await self._journal.receipt(namespace, key)
+
+    async def count(self, namespace: str) -> dict[str, dict[str, int]]:
+        async with self._in_time():
+            await self._state(namespace)
+            names = ("status", "memory_type", "kind")
+            body: Json = {
+                "size": 0,
+                "query": {"bool": {"filter": filters(namespace, Where())}},
+                "aggs": {name: {"terms": {"field": name, "size": 100}} for name in names},
+            }
+            found: dict[str, Any] = (await self._indices.search("memories", namespace, body))["aggregations"]
+            sizes: dict[str, dict[str, int]] = {
+                name: {bucket["key"]: bucket["doc_count"] for bucket in found[name]["buckets"]} for name in names
+            }
+            sizes["log"] = await self._journal.sizes(namespace)
+            return sizes
+
+    async def check(self) -> Component:
+        async with self._in_time():
+            await self._indices.search("memories", None, {"size": 0, "terminate_after": 1})
+            return Component(name="store", status="ok", detail=f"OpenSearch at {self._connection.address}")
+
+    async def aclose(self) -> None:
+        await self._connection.aclose()
+
+    async def _state(self, namespace: str) -> State:
+        """The head, closed, with everything up to it searchable."""
+        state = await self._intents.settled(namespace)
+        if max(state.searchable, self._refreshed.get(namespace, 0)) < state.sequence:
+            await self._indices.refresh("memories")
+            self._refreshed[namespace] = state.sequence
+        return state
+
+    async def _sources(self, namespace: str, ids: Sequence[str], source: Value) -> dict[str, Json]:
+        """The documents of these memories, by id; without those that do not exist."""
+        places = [document_id(namespace, memory_id) for memory_id in ids]
+        found = await self._indices.documents("memories", places, routing=namespace, source=source)
+        return {memory_id: one["_source"] for memory_id, one in zip(ids, found, strict=True) if one is not None}
+
+    @asynccontextmanager
+    async def _in_time(self) -> AsyncGenerator[None]:
+        timeout = self._connection.address.options.timeout
+        try:
+            async with asyncio.timeout(timeout):
+                yield
+        except TimeoutError as exc:
+            raise StoreUnavailable(
+                f"OpenSearch at {self._connection.address} was not done within {timeout:g} s.",
+                remedy="Look at its load, or give HINDSIGHT_STORE a longer ?timeout=.",
+            ) from exc
