@@ -51,3 +51,7 @@ async def opened(store_url: str) -> AsyncGenerator[OpenStore]:
 @pytest.fixture
 async def store(opened: OpenStore) -> MemoryStore:
     return await opened()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--kills", type=int, default=100, help="processes killed by the test of durability")
