@@ -37,9 +37,9 @@ DAYS = (
             ("assistant", "Perhaps you like window seats."),
         ),
     ),
-    Day("Yesterday", 1, (("user", "I moved. My new shipping address is 7 Oak Road, York."), ("user", "谢谢！"))),
+    Day("Yesterday", 1, (("user", "I moved, my new shipping address is 7 Oak Road, York."), ("user", "谢谢！"))),
 )
-QUESTIONS = ("Where should my parcel go?", "点外卖要注意什么？", "Where was my parcel sent before I moved?")
+QUESTIONS = ("What is my shipping address?", "我对什么食物过敏？", "What was my shipping address before?")
 
 
 async def take_tour(service: MemoryService, settings: Settings, console: Console) -> bool:
