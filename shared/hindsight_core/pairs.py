@@ -1,33 +1,52 @@
-"""The judge of one pair: what a new memory means for an old one, with probabilities and evidence."""
+"""The judge of one pair: what a new memory means for an old one, with probabilities and evidence.
+
+The learned model (`pair_model.py`) judges where the vectors are those it was trained on, rules judge otherwise. Either
+way the guards have the last word: they move probability away from what must never happen.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from hindsight_core.likeness import UNSURE_BELOW, align, identifiers_alike, likeness, parts, pieces
 from hindsight_core.models import Memory
-from hindsight_core.slots import Reading, read, same_text
+from hindsight_core.pair_model import shipped
+from hindsight_core.slots import Reading, read, same_text, subject_differs, value_conflict
 
 Relation: TypeAlias = Literal["supersede", "duplicate", "refine", "pending", "coexist", "unrelated"]
 RELATIONS: tuple[Relation, ...] = ("supersede", "duplicate", "refine", "pending", "coexist", "unrelated")
 Order: TypeAlias = Literal["newer", "older", "unclear"]
+Odds: TypeAlias = dict[Relation, float]
 
-UNSURE_BELOW = 0.6
 GAP = 0.3
+_FAR = 0.05
 _SPAN_MS = {"instant": 0.0, "day": 86_400e3, "month": 31 * 86_400e3, "year": 366 * 86_400e3}
 
 
 class PairDecision(msgspec.Struct, frozen=True, kw_only=True):
-    """What the new one means for the old one: the likeliest relation, all six probabilities (they sum to 1), why."""
+    """What the new one means for the old one: the likeliest relation, all six probabilities (they sum to 1), why.
+
+    `why` names a sentence of `language/*/reconcile.toml`; `evidence` says who judged, and what the guards changed.
+    """
 
     relation: Relation
-    probabilities: dict[Relation, float]
+    probabilities: Odds
     why: str
     evidence: dict[str, object]
+
+
+class Candidate(msgspec.Struct, frozen=True, kw_only=True):
+    """One old memory, its vector, and the cosine of both bare centred vectors."""
+
+    old: Memory
+    cosine: float
+    vector: NDArray[np.float32] | None = None
 
 
 def decide_pair(
@@ -35,60 +54,184 @@ def decide_pair(
     old: Memory,
     *,
     cosine: float,
-    new_vector: NDArray[np.float32] | None = None,  # noqa: ARG001 - for the learned part
-    old_vector: NDArray[np.float32] | None = None,  # noqa: ARG001 - for the learned part
-    embedding_model: str | None = None,  # noqa: ARG001 - for the learned part
+    new_vector: NDArray[np.float32] | None = None,
+    old_vector: NDArray[np.float32] | None = None,
+    embedding_model: str | None = None,
 ) -> PairDecision:
-    """Judge one pair by what both say; which is newer is the caller's question (`order_of`).
+    """Judge one pair by what both say; which of them is newer is not asked here (`order_of`). Never raises.
 
-    `cosine` is that of the bare centred vectors; the vectors themselves are used where the learned part was trained
-    on their `embedding_model`, else rules decide alone.
+    `embedding_model` is the identity of both vectors: the learned part is used where it was trained on that.
     """
-    a, b = read(old.content), read(new.content)
-    weak = is_weak(new, old)
-    evidence: dict[str, object] = {"cosine": round(cosine, 4), "weak": weak, "judge": "rules"}
-    if same_text(new.content, old.content):
-        return _certain("duplicate", "same_text", evidence)
-    conflict, frame = value_conflict(a, b), _overlap(a, b)
-    subject = subject_differs(a, b)
-    evidence |= {
-        "conflict": conflict,
-        "shared_terms": sorted(a.terms & b.terms),
-        "subject_differs": subject,
-        "change": list(b.change),
-        "hedge": list(b.hedge),
+    candidate = Candidate(old=old, cosine=cosine, vector=old_vector)
+    return decide_pairs(new, new_vector, [candidate], embedding_model=embedding_model)[0]
+
+
+def decide_pairs(
+    new: Memory,
+    new_vector: NDArray[np.float32] | None,
+    candidates: Sequence[Candidate],
+    *,
+    embedding_model: str | None = None,
+) -> list[PairDecision]:
+    """`decide_pair` for several old memories at once, in their order; much cheaper than one by one."""
+    b = read(new.content)
+    readings = [read(candidate.old.content) for candidate in candidates]
+    model = shipped()
+    learned: dict[int, Odds] = {}
+    if model is not None and new_vector is not None and model.fits(embedding_model):
+        rows = [
+            i
+            for i, (candidate, a) in enumerate(zip(candidates, readings, strict=True))
+            if candidate.vector is not None
+            and candidate.old.embedding_model in {None, embedding_model}
+            and (candidate.cosine >= _FAR or a.terms & b.terms)
+        ]
+        if rows:
+            odds = model.probabilities(
+                [likeness(new, candidates[i].old, readings[i], b) for i in rows],
+                [candidates[i].cosine for i in rows],
+                np.stack([np.asarray(candidates[i].vector, dtype=np.float32) for i in rows]),
+                np.repeat(new_vector[None, :].astype(np.float32), len(rows), axis=0),
+            )
+            for i, row in zip(rows, odds, strict=True):
+                learned[i] = {name: float(p) for name, p in zip(RELATIONS, row, strict=True)}
+    return [
+        _decide(new, candidate, a, b, learned.get(i))
+        for i, (candidate, a) in enumerate(zip(candidates, readings, strict=True))
+    ]
+
+
+def _decide(new: Memory, candidate: Candidate, a: Reading, b: Reading, learned: Odds | None) -> PairDecision:
+    old = candidate.old
+    evidence: dict[str, object] = {
+        "judge": "rules" if learned is None else "model",
+        "cosine": round(candidate.cosine, 4),
+        "weak": is_weak(new, old),
     }
-    why = "why_model"
+    if same_text(new.content, old.content):
+        return PairDecision(
+            relation="duplicate",
+            probabilities={name: float(name == "duplicate") for name in RELATIONS},
+            why="same_text",
+            evidence=evidence | {"guards": ["same_text"]},
+        )
+    judged = _by_rules(candidate.cosine, a, b) if learned is None else learned
+    odds, guards = guarded(judged, new, old, a, b)
+    evidence |= {
+        "shared": sorted(a.terms & b.terms)[:8],
+        "change": list(b.change[:4]),
+        "hedge": list(b.hedge[:4]),
+        "conflict": value_conflict(a, b),
+        "subject_differs": subject_differs(a, b),
+        "guards": guards,
+    }
+    if guards and learned is not None:
+        evidence["judged"] = {name: round(p, 4) for name, p in judged.items()}
+    best = max(RELATIONS, key=lambda name: odds[name])
+    return PairDecision(relation=best, probabilities=odds, why=_why(a, b), evidence=evidence)
+
+
+def _why(a: Reading, b: Reading) -> str:
+    if b.change or b.end:
+        return "why_change"
+    if value_conflict(a, b):
+        return "why_value"
+    return "why_negation" if bool(a.negation) != bool(b.negation) else "why_model"
+
+
+def guarded(odds: Odds, new: Memory, old: Memory, a: Reading, b: Reading) -> tuple[Odds, list[str]]:
+    """The probabilities after the rules that hold whatever a model thinks, and the names of those that spoke.
+
+    `weak`: a guess, hearsay or a plan replaces nothing: what it would replace, it leaves pending. `sure`: what is sure
+    is not pending. `differs`: texts that differ in a number, date, code or name say different things. `denies`: nor is
+    a denial a repetition. `repeats`: the same words in the same order are one.
+    """
+    kept = dict(odds)
+    spoke: list[str] = []
+    if is_weak(new, old):
+        spoke.append("weak")
+        kept["pending"] += kept["supersede"]
+        kept["supersede"] = 0.0
+    elif kept["pending"] > 0.05 and not b.hedge:
+        spoke.append("sure")
+        kept = _spread(kept, "pending")
+    if _repeats(a, b):
+        spoke.append("repeats")
+        kept = {name: 0.03 * p for name, p in kept.items()}
+        kept["duplicate"] += 1.0 - sum(kept.values())
+    elif _differs(a, b):
+        spoke.append("differs")
+        kept = _spread(_spread(kept, "duplicate"), "refine") if _swaps(a, b) else _spread(kept, "duplicate")
+    elif _denies(a, b):
+        spoke.append("denies")
+        to: Relation = "pending" if "weak" in spoke else "supersede"
+        kept[to] += kept["duplicate"] + kept["refine"]
+        kept["duplicate"] = kept["refine"] = 0.0
+    return kept, spoke
+
+
+def _spread(odds: Odds, name: Relation) -> Odds:
+    """Without `name`, whose share the others get in proportion."""
+    rest = 1.0 - odds[name]
+    if rest < 1e-6:
+        others: list[Relation] = ["supersede", "coexist", "unrelated"]
+        return {each: (1 / 3 if each in others else 0.0) for each in RELATIONS}
+    return {each: (0.0 if each == name else p / rest) for each, p in odds.items()}
+
+
+def _repeats(a: Reading, b: Reading) -> bool:
+    found = align(a.text, b.text)
+    return bool(found.old) and found.old == found.new and a.kin == b.kin and bool(a.negation) == bool(b.negation)
+
+
+def _differs(a: Reading, b: Reading) -> bool:
+    if value_conflict(a, b) or identifiers_alike(a, b):
+        return True
+    left_old, left_new = parts(a, b)
+    # Names count where little else differs: Anna leads / Anja leads.
+    return (
+        bool(left_old)
+        and bool(left_new)
+        and len(left_old) <= 2
+        and len(left_new) <= 2
+        and bool(a.names - b.names)
+        and bool(b.names - a.names)
+    )
+
+
+def _swaps(a: Reading, b: Reading) -> bool:
+    return value_conflict(a, b)
+
+
+def _denies(a: Reading, b: Reading) -> bool:
+    """Whether one affirms what the other denies, and little else tells them apart."""
+    if bool(a.negation) == bool(b.negation) or not align(a.text, b.text).matched:
+        return False
+    cues = {piece for cue in (*a.negation, *b.negation, *b.change, *b.end) for piece in pieces(cue)}
+    return all(len([piece for piece in left if piece not in cues]) <= 1 for left in parts(a, b))
+
+
+def _by_rules(cosine: float, a: Reading, b: Reading) -> Odds:
+    conflict, shared = value_conflict(a, b), a.terms & b.terms
+    frame = len(shared) / max(1, min(len(a.terms), len(b.terms)))
     related = 1 / (1 + math.exp(-12 * (max(cosine, 0.5 * frame) - 0.35)))
-    scores: dict[Relation, float] = dict.fromkeys(RELATIONS, 0.02)
+    scores: Odds = dict.fromkeys(RELATIONS, 0.02)
     scores["unrelated"] = 1 - related + 0.1
     scores["coexist"] = 0.35 * related + (0.6 * related if b.addition else 0.0)
-    if subject:
+    flips = bool(a.negation) != bool(b.negation)
+    if subject_differs(a, b):
         scores["unrelated"] += 1.5
+    elif b.change and (shared or conflict) and not b.addition:
+        scores["supersede"] += 4.5 * related
+    elif conflict or flips:
+        scores["supersede"] += 0.8 * related
     else:
-        flips = bool(a.negation) != bool(b.negation)
-        shared = bool(a.terms & b.terms)
-        if b.change and (shared or conflict) and not b.addition:
-            scores["supersede"] += 4.5 * related
-            why = "why_change"
-        elif conflict:
-            scores["supersede"] += 0.8 * related
-            why = "why_value"
-        elif flips:
-            scores["supersede"] += 0.7 * related
-            why = "why_negation"
-        else:
-            scores["supersede"] += 0.2 * related
-        if not conflict and not flips and not b.change:
-            more = len(b.terms - a.terms) > len(a.terms & b.terms) or bool(b.states - a.states)
-            scores["refine" if more else "duplicate"] += 2.0 * related * frame * max(cosine, 0.0)
-    if weak:
-        scores["pending"] += scores.pop("supersede") * 1.5
-        scores["supersede"] = 0.0
+        scores["supersede"] += 0.2 * related
+    if not conflict and not flips and not b.change:
+        more = len(b.terms - a.terms) > len(shared) or bool(b.states - a.states)
+        scores["refine" if more else "duplicate"] += 2.0 * related * frame * max(cosine, 0.0)
     total = sum(scores.values())
-    probabilities: dict[Relation, float] = {name: scores[name] / total for name in RELATIONS}
-    best = max(RELATIONS, key=lambda name: probabilities[name])
-    return PairDecision(relation=best, probabilities=probabilities, why=why, evidence=evidence)
+    return {name: scores[name] / total for name in RELATIONS}
 
 
 def is_weak(new: Memory, old: Memory) -> bool:
@@ -110,39 +253,6 @@ def order_of(new: Memory, old: Memory) -> Order:
     finish = begin + _SPAN_MS[old.precision if old.observed_at else "instant"]
     if start >= begin and (start >= finish or old.precision == "day"):
         return "newer"
-    if end <= begin or (end == start < begin):
+    if end <= begin:
         return "older"
     return "unclear"
-
-
-def value_conflict(a: Reading, b: Reading) -> bool:
-    """Whether both state values of one kind and none of the old ones is kept."""
-    for kind in {value.kind for value in a.values}:
-        before = {value.norm for value in a.values if value.kind == kind}
-        after = {value.norm for value in b.values if value.kind == kind}
-        if after and not before & after:
-            return True
-    return False
-
-
-def subject_differs(a: Reading, b: Reading) -> bool:
-    """Whether the two speak of different people, or of different ones of several like places or things."""
-    if a.kin != b.kin and not (a.kin & b.kin):
-        if a.kin and b.kin:
-            return True
-        if (a.kin or b.kin) and a.own == b.own and not _shared_name(a, b):
-            return True
-    return bool(a.place and b.place and not a.place & b.place)
-
-
-def _shared_name(a: Reading, b: Reading) -> bool:
-    return bool(a.names & b.names)
-
-
-def _overlap(a: Reading, b: Reading) -> float:
-    return len(a.terms & b.terms) / max(1, min(len(a.terms), len(b.terms)))
-
-
-def _certain(relation: Relation, why: str, evidence: dict[str, object]) -> PairDecision:
-    probabilities: dict[Relation, float] = {name: float(name == relation) for name in RELATIONS}
-    return PairDecision(relation=relation, probabilities=probabilities, why=why, evidence=evidence)

@@ -7,14 +7,26 @@ this module says what follows for the store: who is newer, who is trusted, who m
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from hindsight_core.models import DecisionName, Memory
-from hindsight_core.pairs import Order, PairDecision, decide_pair, is_weak, order_of, value_conflict
-from hindsight_core.slots import Language, language_of, read, same_text, wording
+from hindsight_core.pairs import (
+    RELATIONS,
+    Candidate,
+    Odds,
+    Order,
+    PairDecision,
+    Relation,
+    decide_pair,
+    decide_pairs,
+    is_weak,
+    order_of,
+)
+from hindsight_core.slots import Language, language_of, read, same_text, value_conflict, wording
 from hindsight_core.stores import Neighbour
 
 __all__ = ["Contender", "Outcome", "PairDecision", "ReconcileSettings", "decide_pair", "reconcile"]
@@ -27,9 +39,8 @@ class ReconcileSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     supersede_at: float = 0.85
     contest_at: float = 0.15
-    duplicate_at: float = 0.5
-    refine_at: float = 0.5
-    pending_at: float = 0.5
+    duplicate_at: float = 0.4
+    refine_at: float = 0.4
     suppressed_at: float = 0.5
     max_superseded: int = 5
 
@@ -64,6 +75,7 @@ class _Judged(msgspec.Struct, frozen=True):
     order: Order
     probability: float
     why: str
+    verdict: Relation | Literal["contest"]
 
 
 def reconcile(
@@ -71,7 +83,7 @@ def reconcile(
     vector: NDArray[np.float32] | None,
     neighbours: Sequence[Neighbour],
     *,
-    settings: ReconcileSettings = ReconcileSettings(),  # noqa: B008 - frozen
+    settings: ReconcileSettings = ReconcileSettings(),
     embedding_model: str | None = None,
 ) -> Outcome:
     """Decide about `new` among `neighbours` (active, pending and suppressed, of its scope). Pure; never raises.
@@ -79,7 +91,16 @@ def reconcile(
     Explicit `supersedes` ids are the caller's affair; an equal `key` is one slot and is handled here.
     """
     language = language_of(new.content)
-    judged = [_judge(new, vector, n, settings, embedding_model) for n in neighbours if n.record.memory.id != new.id]
+    others = [neighbour for neighbour in neighbours if neighbour.record.memory.id != new.id]
+    pairs = decide_pairs(
+        new,
+        vector,
+        [Candidate(old=n.record.memory, cosine=n.cosine, vector=n.record.bare) for n in others],
+        embedding_model=embedding_model,
+    )
+    judged = [
+        _judged(new, neighbour.record.memory, pair, settings) for neighbour, pair in zip(others, pairs, strict=True)
+    ]
     for item in judged:
         if item.old.status == "suppressed" and _means_the_same(item, settings.suppressed_at):
             return Outcome(
@@ -95,22 +116,21 @@ def reconcile(
     return _weigh(new, open_, settings, language)
 
 
-def _judge(
-    new: Memory,
-    vector: NDArray[np.float32] | None,
-    neighbour: Neighbour,
-    settings: ReconcileSettings,
-    embedding_model: str | None,
-) -> _Judged:
-    old = neighbour.record.memory
-    pair = decide_pair(
-        new,
-        old,
-        cosine=neighbour.cosine,
-        new_vector=vector,
-        old_vector=neighbour.record.bare,
-        embedding_model=embedding_model if old.embedding_model in {None, embedding_model} else None,
-    )
+def verdict(odds: Odds, supersession: float, settings: ReconcileSettings) -> Relation | Literal["contest"]:
+    """What the thresholds make of one pair's probabilities, `supersession` standing in for that of superseding."""
+    if supersession >= settings.supersede_at:
+        return "supersede"
+    if supersession >= settings.contest_at:
+        return "contest"
+    floors: Odds = {"supersede": 2.0, "duplicate": settings.duplicate_at, "refine": settings.refine_at}
+    best: Relation = "unrelated"
+    for name in RELATIONS:
+        if odds[name] >= floors.get(name, 0.0) and odds[name] > odds[best]:
+            best = name
+    return best
+
+
+def _judged(new: Memory, old: Memory, pair: PairDecision, settings: ReconcileSettings) -> _Judged:
     order = order_of(new, old)
     probability, why = pair.probabilities["supersede"], pair.why
     ceiling = settings.supersede_at - 1e-6
@@ -121,7 +141,7 @@ def _judge(
         probability, why = ceiling, "why_order"
     if new.kind == old.kind == "preference" and why not in {"why_change", "why_negation"} and probability > ceiling:
         probability, why = ceiling, "why_preference"
-    return _Judged(old, pair, order, probability, why)
+    return _Judged(old, pair, order, probability, why, verdict(pair.probabilities, probability, settings))
 
 
 def _means_the_same(item: _Judged, at: float) -> bool:
@@ -220,29 +240,28 @@ def _weigh(new: Memory, items: list[_Judged], settings: ReconcileSettings, langu
             "judge": items[0].pair.evidence["judge"] if items else "rules",
         },
     )
-    same = [i for i in items if i.pair.probabilities["duplicate"] >= settings.duplicate_at]
-    replaced = [i for i in items if i.order != "older" and i.probability >= settings.supersede_at]
+    same = [i for i in items if i.verdict == "duplicate"]
+    replaced = [i for i in items if i.order != "older" and i.verdict == "supersede"]
     twin = max(same, key=lambda i: (i.old.status == "active", i.pair.probabilities["duplicate"]), default=None)
     returns = twin is not None and any(item.old.valid_from >= twin.old.valid_from for item in replaced)
     if twin is not None and (not returns or twin.old.status == "pending"):
-        if twin.old.status == "active" or is_weak(new, twin.old):
-            return scribe.outcome("duplicate", [twin], "same_meaning", corroborates=_corroborates(new))
         rest = [i for i in replaced if i is not twin]
-        return scribe.outcome("supersede" if rest else "refine", [*rest, twin], "confirms")
+        if twin.old.status == "active" or is_weak(new, twin.old) or not rest:
+            reason = "same_meaning" if twin.old.status == "active" or is_weak(new, twin.old) else "confirms"
+            return scribe.outcome("duplicate", [twin], reason, corroborates=_corroborates(new))
+        return scribe.outcome("supersede", [*rest, twin], "confirms")
 
-    doubted = [i for i in items if i.pair.probabilities["pending"] >= settings.pending_at and is_weak(new, i.old)]
+    doubted = [i for i in items if i.verdict == "pending"]
     if new.status == "pending" or doubted:
         doubted.sort(key=lambda item: (-item.pair.probabilities["pending"], item.old.id))
         return scribe.outcome("pending", doubted, "pending") if doubted else scribe.beside(items)
-    older = [i for i in items if i.order == "older" and i.probability >= settings.supersede_at]
+    older = [i for i in items if i.order == "older" and i.verdict == "supersede"]
     if older:
         return scribe.outcome("add", older, "late", late=True)
 
     kept, spilled = replaced[: settings.max_superseded], replaced[settings.max_superseded :]
-    fuller = [i for i in items if i.order != "older" and i.pair.probabilities["refine"] >= settings.refine_at]
-    fuller = [i for i in fuller if i not in replaced]
-    doubtful = [i for i in items if i.order != "older" and settings.contest_at <= i.probability < settings.supersede_at]
-    doubtful = [i for i in doubtful if i not in fuller]
+    fuller = [i for i in items if i.order != "older" and i.verdict == "refine"]
+    doubtful = [i for i in items if i.order != "older" and i.verdict == "contest"]
     contests = (
         *(scribe.contender(item, new, "why_capped") for item in spilled),
         *(scribe.contender(item, new, item.why) for item in doubtful),

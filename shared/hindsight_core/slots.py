@@ -34,6 +34,9 @@ class Wording(msgspec.Struct, frozen=True):
     addition: tuple[str, ...]
     negation: tuple[str, ...]
     past: tuple[str, ...]
+    end: tuple[str, ...]
+    restating: tuple[str, ...]
+    other: tuple[str, ...]
     self: tuple[str, ...]
     kin: dict[str, tuple[str, ...]]
     place: dict[str, tuple[str, ...]]
@@ -61,6 +64,9 @@ class Reading(msgspec.Struct, frozen=True):
     addition: tuple[str, ...]
     negation: tuple[str, ...]
     past: tuple[str, ...]
+    end: tuple[str, ...]
+    restating: tuple[str, ...]
+    other: tuple[str, ...]
 
     @property
     def states(self) -> frozenset[tuple[str, str]]:
@@ -141,6 +147,9 @@ def read(text: str) -> Reading:
         addition=found("addition"),
         negation=found("negation"),
         past=found("past"),
+        end=found("end"),
+        restating=found("restating"),
+        other=found("other"),
     )
 
 
@@ -151,3 +160,23 @@ def _without(text: str, values: tuple[Value, ...]) -> str:
         pieces.append(text[at : value.start])
         at = value.end
     return _GAPS.sub(" ", "#".join([*pieces, text[at:]])).strip()
+
+
+def value_conflict(a: Reading, b: Reading) -> bool:
+    """Whether both state values of one kind and none of the old ones is kept."""
+    for kind in {value.kind for value in a.values}:
+        before = {value.norm for value in a.values if value.kind == kind}
+        after = {value.norm for value in b.values if value.kind == kind}
+        if after and not before & after:
+            return True
+    return False
+
+
+def subject_differs(a: Reading, b: Reading) -> bool:
+    """Whether the two speak of different people, or of different ones of several like places or things."""
+    if a.kin != b.kin and not (a.kin & b.kin):
+        if a.kin and b.kin:
+            return True
+        if (a.kin or b.kin) and a.own == b.own and not a.names & b.names:
+            return True
+    return bool(a.place and b.place and not a.place & b.place)

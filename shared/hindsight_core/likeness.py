@@ -1,0 +1,293 @@
+"""What two readings have in common and where they part, in numbers for the learned judge.
+
+Everything here is read off the two texts and the two memories' trust; no vectors. Names are stable: they are the
+columns of the weights file.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from difflib import SequenceMatcher
+from functools import lru_cache
+
+import msgspec
+
+from hindsight_core.models import Memory
+from hindsight_core.slots import Reading, subject_differs, value_conflict
+from hindsight_core.values import Value, ValueKind
+
+UNSURE_BELOW = 0.6
+CERTAIN = 0.9
+KINDS: tuple[ValueKind, ...] = ("number", "time", "date", "weekday", "code")
+_PIECE = re.compile(r"[\u3400-\u4dbf\u4e00-\u9fff]|[^\W_]+(?:['.:/-][^\W_]+)*")
+_EMPTY = frozenset("的了我用户是们家") | frozenset(
+    "a an the user user's i my me we our is are was has have had and of to in on at for it".split()  # noqa: SIM905
+)
+_NEAR = 3
+_LONGEST = 60
+
+
+def likeness(new: Memory, old: Memory, a: Reading, b: Reading) -> dict[str, float]:
+    """The features of one pair, `a` being the old text read and `b` the new one; always the same names."""
+    return (
+        _trust(new, old)
+        | _sizes(a, b)
+        | _words(a, b)
+        | _alignment(a, b)
+        | _values(a, b)
+        | _codes(a, b)
+        | _subjects(a, b)
+        | _cues(a, b)
+    )
+
+
+def _trust(new: Memory, old: Memory) -> dict[str, float]:
+    after, before = _certainty(new), _certainty(old)
+    found = {
+        "certainty_new": after,
+        "certainty_old": before,
+        "certainty_gap": after - before,
+        "unsure": float(after < UNSURE_BELOW),
+        "doubtful": float(after < 0.5),
+    }
+    for source in ("user", "tool", "agent"):
+        found[f"new_from_{source}"] = float(new.source == source)
+        found[f"old_from_{source}"] = float(old.source == source)
+    return found
+
+
+def _certainty(memory: Memory) -> float:
+    """The confidence on one scale for all sources: what is certain for its source is 0.9, what is pending below 0.5."""
+    if memory.status == "pending" or memory.kind == "speculation":
+        return min(memory.confidence, 0.45)
+    return min(CERTAIN, memory.confidence + (0.1 if memory.source == "tool" else 0.0))
+
+
+def _sizes(a: Reading, b: Reading) -> dict[str, float]:
+    before, after = math.log1p(len(a.text)), math.log1p(len(b.text))
+    return {
+        "chinese": float(b.language == "zh"),
+        "cross": float(a.language != b.language),
+        "length_old": before,
+        "length_new": after,
+        "longer": after - before,
+    }
+
+
+def _words(a: Reading, b: Reading) -> dict[str, float]:
+    shared = a.terms & b.terms
+    return {
+        "shared": float(min(4, len(shared))),
+        "nothing_shared": float(not shared),
+        "old_kept": len(shared) / max(1, len(a.terms)),
+        "new_known": len(shared) / max(1, len(b.terms)),
+        "jaccard": len(shared) / max(1, len(a.terms | b.terms)),
+        "added": math.log1p(len(b.terms - a.terms)),
+        "lost": math.log1p(len(a.terms - b.terms)),
+    }
+
+
+@lru_cache(maxsize=4096)
+def pieces(text: str) -> tuple[str, ...]:
+    """Words and single Han characters in order, without those that carry nothing."""
+    return tuple(piece for piece in _PIECE.findall(text) if piece not in _EMPTY)
+
+
+class Alignment(msgspec.Struct, frozen=True):
+    """The pieces of two texts side by side: how many match, how much of both ends agrees, what is left of each."""
+
+    old: tuple[str, ...]
+    new: tuple[str, ...]
+    matched: int
+    longest: int
+    runs: int
+    head: int
+    tail: int
+    left_old: tuple[str, ...]
+    left_new: tuple[str, ...]
+
+
+@lru_cache(maxsize=4096)
+def align(before: str, after: str) -> Alignment:
+    """Align two `normalised` texts (Ratcliff and Obershelp, 1988), the first sixty pieces of each."""
+    old, new = pieces(before)[:_LONGEST], pieces(after)[:_LONGEST]
+    blocks = SequenceMatcher(None, old, new, autojunk=False).get_matching_blocks()[:-1] if {*old} & {*new} else []
+    in_old = {i for block in blocks for i in range(block.a, block.a + block.size)}
+    in_new = {i for block in blocks for i in range(block.b, block.b + block.size)}
+    return Alignment(
+        old=old,
+        new=new,
+        matched=len(in_old),
+        longest=max((block.size for block in blocks), default=0),
+        runs=len(blocks),
+        head=_agreeing(old, new),
+        tail=_agreeing(old[::-1], new[::-1]),
+        left_old=tuple(piece for i, piece in enumerate(old) if i not in in_old),
+        left_new=tuple(piece for i, piece in enumerate(new) if i not in in_new),
+    )
+
+
+def _agreeing(old: Sequence[str], new: Sequence[str]) -> int:
+    pairs = zip(old, new, strict=False)
+    return next((i for i, (x, y) in enumerate(pairs) if x != y), min(len(old), len(new)))
+
+
+def parts(a: Reading, b: Reading) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The pieces of the old and of the new text that have no counterpart in the other."""
+    found = align(a.text, b.text)
+    return found.left_old, found.left_new
+
+
+def _alignment(a: Reading, b: Reading) -> dict[str, float]:
+    found = align(a.text, b.text)
+    old, new, left_old, left_new = found.old, found.new, found.left_old, found.left_new
+    starts = set(old[:3])
+    swap = bool(left_old) and bool(left_new) and found.matched > 0
+    return {
+        "aligned_old": found.matched / max(1, len(old)),
+        "aligned_new": found.matched / max(1, len(new)),
+        "longest": found.longest / max(1, len(old)),
+        "same_head": found.head / max(1, len(old)),
+        "same_tail": found.tail / max(1, len(old)),
+        "head_swapped": float(swap and found.head == 0 and found.tail > 0),
+        "tail_swapped": float(swap and found.tail == 0 and found.head > 0),
+        "middle_swapped": float(swap and found.tail > 0 and found.head > 0),
+        "small_swap": float(swap and len(left_old) <= 3 and len(left_new) <= 3),
+        "only_added": float(not left_old and bool(left_new)),
+        "only_lost": float(bool(left_old) and not left_new),
+        "head_kept": len(starts & set(new)) / max(1, len(starts)),
+        "head_known": len(set(new[:3]) & set(old)) / max(1, len(set(new[:3]))),
+        "left_old": math.log1p(len(left_old)),
+        "left_new": math.log1p(len(left_new)),
+        "digits_swapped": float(swap and _has_digit(left_old) and _has_digit(left_new)),
+        "digits_came": float(not _has_digit(left_old) and _has_digit(left_new)),
+        "order": float(min(3, found.runs)),
+    }
+
+
+def _has_digit(items: Sequence[str]) -> bool:
+    return any(c.isdigit() for item in items for c in item)
+
+
+def _values(a: Reading, b: Reading) -> dict[str, float]:
+    found = {"conflict": float(value_conflict(a, b)), "same_frame": float(a.frame == b.frame)}
+    for kind in KINDS:
+        before = {v.norm for v in a.values if v.kind == kind}
+        after = {v.norm for v in b.values if v.kind == kind}
+        found |= {
+            f"{kind}_same": float(bool(before) and before <= after),
+            f"{kind}_shared": float(bool(before & after)),
+            f"{kind}_other": float(bool(before) and bool(after) and not before & after),
+            f"{kind}_came": float(not before and bool(after)),
+            f"{kind}_gone": float(bool(before) and not after),
+        }
+    numbers = [(v, w) for v in a.values for w in b.values if v.kind == w.kind == "number" and v.norm != w.norm]
+    units = {v.unit for v in a.values if v.unit}, {v.unit for v in b.values if v.unit}
+    found |= {
+        "unit_shared": float(bool(units[0] & units[1])),
+        "unit_other": float(bool(units[0]) and bool(units[1]) and not units[0] & units[1]),
+        "number_ratio": min((_ratio(v, w) for v, w in numbers), default=0.0),
+        "number_context": float(any(_context(a, v) & _context(b, w) for v, w in numbers)),
+        "any_shared": float(bool(a.states & b.states)),
+        "values_old": float(min(3, len(a.values))),
+        "values_new": float(min(3, len(b.values))),
+    }
+    return found
+
+
+def _ratio(v: Value, w: Value) -> float:
+    x, y = float(v.norm), float(w.norm)
+    return min(3.0, abs(math.log((x + 1) / (y + 1)))) if x >= 0 and y >= 0 else 3.0
+
+
+def _context(reading: Reading, value: Value) -> frozenset[str]:
+    """The words right before and after a value: they name what it measures."""
+    before, after = pieces(reading.text[: value.start])[-1:], pieces(reading.text[value.end :])[:1]
+    return frozenset(before + after)
+
+
+def _codes(a: Reading, b: Reading) -> dict[str, float]:
+    old, new = _identifiers(a), _identifiers(b)
+    return {
+        "identifier_shared": float(bool(old & new)),
+        "identifier_other": float(bool(old) and bool(new) and not old & new),
+        "identifier_alike": float(identifiers_alike(a, b)),
+        "identifier_lost": float(bool(old) and not new),
+    }
+
+
+def identifiers_alike(a: Reading, b: Reading) -> bool:
+    """Whether they name two identifiers that are easily mistaken for each other, and none in common."""
+    old, new = _identifiers(a), _identifiers(b)
+    return not old & new and any(_alike(x, y) for x in old for y in new)
+
+
+def _identifiers(reading: Reading) -> frozenset[str]:
+    """Codes, and bare numbers of three digits or more without a unit."""
+    return frozenset(
+        v.norm
+        for v in reading.values
+        if v.kind == "code" or (v.kind == "number" and not v.unit and len(v.norm) >= 3 and "." not in v.norm)
+    )
+
+
+def _alike(x: str, y: str) -> bool:
+    """Same length and letters in another order, or one or two characters apart."""
+    if len(x) != len(y):
+        return False
+    return sorted(x) == sorted(y) or sum(p != q for p, q in zip(x, y, strict=True)) <= max(1, len(x) // 4)
+
+
+def _subjects(a: Reading, b: Reading) -> dict[str, float]:
+    found = {
+        "subject_differs": float(subject_differs(a, b)),
+        "own_both": float(a.own and b.own),
+        "own_old": float(a.own and not b.own),
+        "own_new": float(b.own and not a.own),
+        "other_new": float(bool(b.other) and not a.other),
+        "other_both": float(bool(b.other) and bool(a.other)),
+    }
+    for name, before, after in (("kin", a.kin, b.kin), ("place", a.place, b.place), ("name", a.names, b.names)):
+        found |= {
+            f"{name}_shared": float(bool(before & after)),
+            f"{name}_other": float(bool(before) and bool(after) and not before & after),
+            f"{name}_came": float(not before and bool(after)),
+            f"{name}_gone": float(bool(before) and not after),
+        }
+    return found
+
+
+def _cues(a: Reading, b: Reading) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for name, before, after in (
+        ("change", a.change, b.change),
+        ("hedge", a.hedge, b.hedge),
+        ("addition", a.addition, b.addition),
+        ("negation", a.negation, b.negation),
+        ("past", a.past, b.past),
+        ("end", a.end, b.end),
+        ("restating", a.restating, b.restating),
+    ):
+        found |= {
+            f"{name}_new": float(min(3, len(after))),
+            f"{name}_old": float(bool(before)),
+            f"{name}_flips": float(bool(before) != bool(after)),
+        }
+    known = set(pieces(a.text))
+    new = pieces(b.text)
+    found |= {
+        "change_near": _near(new, known, b.change + b.end),
+        "negation_near": _near(new, known, b.negation),
+        "asks": float(b.text.rstrip().endswith(("?", "？"))),
+    }
+    return found
+
+
+def _near(new: tuple[str, ...], known: set[str], cues: tuple[str, ...]) -> float:
+    """Whether a cue stands within three pieces of a piece of the old text."""
+    marks = {piece for cue in cues for piece in _PIECE.findall(cue)}
+    at = [i for i, piece in enumerate(new) if piece in marks]
+    kept = [j for j, piece in enumerate(new) if piece in known and piece not in marks]
+    return float(any(abs(i - j) <= _NEAR for i in at for j in kept))
