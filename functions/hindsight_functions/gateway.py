@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from hindsight_core.config import Settings
 from hindsight_core.service import MemoryService
-from hindsight_functions import forget, search, update, write
+from hindsight_functions import forget, mcp, search, update, write
 from hindsight_functions.aws import LambdaHandler
 from hindsight_functions.http import Function, create_app
 
-routes = [*write.routes, *search.routes, *update.routes, *forget.routes]
+routes = [*write.routes, *search.routes, *update.routes, *forget.routes, *mcp.routes]
 
 
 def gateway(settings: Settings | None = None, service: MemoryService | None = None) -> Function:
     """The app of all functions; see `create_app` for what is given and what is opened."""
-    return create_app(routes, name="gateway", embedder=True, settings=settings, service=service)
+    return create_app(
+        routes, name="gateway", embedder=True, settings=settings, service=service, lifespan=[mcp.lifespan]
+    )
 
 
 app = gateway()

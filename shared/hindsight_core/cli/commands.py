@@ -63,9 +63,9 @@ def command(name: str) -> Callable[[Command], Command]:
 def run(arguments: Sequence[str]) -> int:
     """Run a command line; its exit code. Nothing but a defect raises."""
     # Importing them declares them.
-    from hindsight_core.cli import doctor, reading, serve, transfer, writing
+    from hindsight_core.cli import doctor, mcp, reading, serve, transfer, writing
 
-    del doctor, reading, serve, transfer, writing
+    del doctor, mcp, reading, serve, transfer, writing
     try:
         app(list(arguments), prog_name="hindsight")
     except SystemExit as exc:

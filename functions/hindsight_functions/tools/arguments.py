@@ -1,0 +1,91 @@
+"""What an agent sends to a tool: lenient in form, strict in meaning.
+
+Models and workflow builders send numbers, booleans and lists as text, and null or "" for what they leave out. All of
+that is read; a field that a tool does not have, or a value that means nothing there, is refused by name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, TypeAlias, TypeVar, cast
+
+import msgspec
+
+from hindsight_core.decoding import convert
+from hindsight_core.errors import InvalidInput
+from hindsight_functions.tools.schema import properties
+
+T = TypeVar("T", bound=msgspec.Struct)
+Given: TypeAlias = Mapping[str, object]
+
+_DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
+_WHOLE = re.compile(r"([+-]?\d+)\.0+")
+_BOOLEANS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+# Kept as sent, blanks included: what is remembered is what was said.
+_VERBATIM = frozenset({"content", "new_content"})
+
+
+def read(given: Given | None, kind: type[T]) -> T:
+    """The arguments of a tool; raises `InvalidInput` naming the one at fault, and all there are for an unknown one.
+
+    Null, blank and empty values count as absent.
+    """
+    known = properties(kind)
+    plain: dict[str, object] = {}
+    for name, value in (given or {}).items():
+        if _is_absent(value):
+            continue
+        if name not in known:
+            raise InvalidInput.of(name, f"there is no such argument; there are {', '.join(known)}")
+        plain[name] = _plain(value, known[name], verbatim=name in _VERBATIM)
+    return convert(plain, kind, strict=False)
+
+
+def _is_absent(value: object) -> bool:
+    if isinstance(value, str):
+        return not value.strip() or value.strip().lower() in {"null", "none", "undefined"}
+    return value is None or value == [] or value == {}
+
+
+def _plain(value: object, schema: Mapping[str, Any], *, verbatim: bool = False) -> object:
+    wanted = schema.get("type")
+    if wanted == "array":
+        return [_plain(item, schema["items"]) for item in _items(value) if not _is_absent(item)]
+    if isinstance(value, list):
+        items = cast("list[object]", value)
+        return _plain(items[0], schema, verbatim=verbatim) if len(items) == 1 else items
+    if wanted == "string":
+        return _text(value, schema, verbatim=verbatim)
+    if wanted == "boolean" and isinstance(value, int | float | str):
+        return _BOOLEANS.get(str(value).strip().lower(), value)
+    text = value.strip() if isinstance(value, str) else value
+    if wanted == "integer":
+        whole = _WHOLE.fullmatch(str(text))
+        return int(whole[1]) if whole else text
+    return text
+
+
+def _text(value: object, schema: Mapping[str, Any], *, verbatim: bool) -> object:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return value
+    if verbatim:
+        return str(value)
+    text = str(value).strip()
+    if "enum" in schema:
+        return text.lower()
+    return f"{text}T00:00:00" if schema.get("format") == "date-time" and _DAY.fullmatch(text) else text
+
+
+def _items(value: object) -> list[object]:
+    """A list, or what a text says of one: JSON, or items between commas."""
+    if isinstance(value, list):
+        return cast("list[object]", value)
+    if not isinstance(value, str):
+        return [value]
+    if value.lstrip().startswith("["):
+        try:
+            return msgspec.json.decode(value, type=list[object])
+        except msgspec.DecodeError:
+            pass
+    return list(re.split(r"[,，、]", value))

@@ -1,0 +1,164 @@
+"""`memory_write`: remember one thing, and ask the agent where it may contradict another."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from hindsight_core.context import escape
+from hindsight_core.models import Content, Decision, Fraction, Kind, Source, Visibility
+from hindsight_core.requests import WriteRequest
+from hindsight_functions.tools.connection import Connection
+from hindsight_functions.tools.tool import Answer, Timezone, Tool, given, value
+
+
+class Arguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    content: Annotated[Content, Meta(description="One self-contained statement, in the user's language.")]
+    memory_type: Literal["episodic", "semantic"] | UnsetType = UNSET
+    kind: Kind | UnsetType = UNSET
+    key: (
+        Annotated[str, Meta(description="Slot of one value, e.g. user.address; a new one replaces it.")] | UnsetType
+    ) = UNSET
+    confidence: Annotated[Fraction, Meta(description="0 to 1")] | UnsetType = UNSET
+    source: Annotated[Source, Meta(description="agent: your own guess. Default user.")] | UnsetType = UNSET
+    ttl: Annotated[str, Meta(description="e.g. 30d or PT1H")] | UnsetType = UNSET
+    tags: list[str] | UnsetType = UNSET
+    observed_at: Annotated[datetime, Meta(description="If not now.")] | UnsetType = UNSET
+    timezone: Timezone | UnsetType = UNSET
+    visibility: Annotated[Visibility, Meta(description="private: this agent only.")] | UnsetType = UNSET
+    supersedes: Annotated[list[str], Meta(description="Ids")] | UnsetType = UNSET
+    force: Annotated[bool, Meta(description="Store what was skipped.")] | UnsetType = UNSET
+    user_id: str | UnsetType = UNSET
+
+
+class Contradiction(msgspec.Struct, frozen=True, kw_only=True):
+    """An older memory that the new one may have made untrue."""
+
+    id: str
+    content: str
+    probability: float
+    why: str
+    ask: str
+
+
+class Written(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of the content; `contests` is to be settled with `memory_update`."""
+
+    decision: str
+    stored: bool
+    reason: str
+    superseded: list[str]
+    related: list[str]
+    contests: list[Contradiction]
+    memory_id: str | UnsetType = UNSET
+    status: str | UnsetType = UNSET
+
+
+async def run(arguments: Arguments, connection: Connection) -> Answer:
+    request = WriteRequest(
+        content=arguments.content,
+        **connection.scope(value(arguments.user_id)),
+        **given(
+            memory_type=arguments.memory_type,
+            kind=arguments.kind,
+            key=arguments.key,
+            confidence=arguments.confidence,
+            source=arguments.source,
+            ttl=UNSET if arguments.ttl is UNSET else seconds_or_words(arguments.ttl),
+            tags=UNSET if arguments.tags is UNSET else tuple(arguments.tags),
+            observed_at=arguments.observed_at,
+            timezone=arguments.timezone,
+            visibility=arguments.visibility,
+            supersedes=UNSET if arguments.supersedes is UNSET else tuple(arguments.supersedes),
+            force=arguments.force,
+        ),
+    )
+    answer = await connection.memories.write(request)
+    if not answer.results:
+        nothing = Decision(index=0, text="", decision="skip", reason="Nothing in it states anything.")
+        return Answer(_words(nothing), _data(nothing, stored=False))
+    decision = answer.results[0]
+    words = _words(decision)
+    if answer.degraded is not None:
+        words += f"\n{answer.degraded}"
+    return Answer(words, _data(decision, stored=answer.stored))
+
+
+def seconds_or_words(ttl: str) -> str | float:
+    """A lifetime as the service takes it: seconds, or words such as 30d."""
+    try:
+        return float(ttl)
+    except ValueError:
+        return ttl
+
+
+def _data(decision: Decision, *, stored: bool) -> Written:
+    return Written(
+        decision=decision.decision,
+        stored=stored,
+        reason=decision.reason,
+        superseded=list(decision.superseded),
+        related=list(decision.related),
+        contests=[
+            Contradiction(id=old.id, content=old.content, probability=old.probability, why=old.why, ask=old.ask)
+            for old in decision.contests
+        ],
+        memory_id=decision.memory_id or UNSET,
+        status=UNSET if decision.memory is None else decision.memory.status,
+    )
+
+
+def _words(decision: Decision) -> str:
+    memory_id, related = decision.memory_id, ", ".join(decision.related)
+    match decision.decision:
+        case "skip":
+            return f"Not stored: {decision.reason} Only if the user insists, write it again with force=true."
+        case "refuse":
+            return f"Refused, nothing was stored: {decision.reason}"
+        case "duplicate":
+            return f"Known already as {memory_id}; nothing new was stored."
+        case "pending":
+            words = f"Kept as {memory_id}, unconfirmed: {decision.reason}"
+            if related:
+                words += (
+                    f" It differs from {related}. Once the user confirms it, call "
+                    f'memory_update(memory_id="{memory_id}", resolves="{decision.related[0]}", '
+                    'resolution="supersede", reason=…).'
+                )
+            return words
+        case "supersede" | "refine" if decision.superseded:
+            return f"Stored as {memory_id}. It replaces {', '.join(decision.superseded)}: {decision.reason}"
+        case "contest" if decision.contests:
+            return _question(decision)
+        case _:
+            return f"Stored as {memory_id}."
+
+
+def _question(decision: Decision) -> str:
+    lines = [f"Stored as {decision.memory_id}, but it may contradict what is remembered:"]
+    for old in decision.contests:
+        lines.append(f"- {old.id} ({old.probability:.0%}): {escape(old.content)}")
+        lines.append(f"  {escape(old.ask)}")
+        lines.append(
+            f'  Settle it: memory_update(memory_id="{decision.memory_id}", resolves="{old.id}", resolution=…, '
+            "reason=…). supersede: the old one no longer holds; coexist: both hold; retract: the new one is wrong."
+        )
+    lines.append("Ask the user where you cannot tell. Until then both are kept and the old one is marked.")
+    return "\n".join(lines)
+
+
+TOOL = Tool(
+    name="memory_write",
+    title="Remember",
+    description=(
+        "Remember one lasting fact, preference, instruction or event, or its new value, when the user states it; one "
+        "call each. Not for questions, small talk, secrets, or what memory told you. If it answers contests, settle "
+        "them with memory_update."
+    ),
+    arguments=Arguments,
+    answer=Written,
+    run=run,
+)

@@ -1,0 +1,96 @@
+"""The command that agents start: MCP over standard input and output."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hindsight_core.cli.commands import DONE, app, failed
+from hindsight_core.config import load
+from hindsight_core.errors import HindsightError, InvalidInput, MissingExtra
+from hindsight_core.home import data_dir
+
+if TYPE_CHECKING:
+    from hindsight_core.access import Verb
+    from hindsight_core.caller import Caller
+    from hindsight_functions.tools.connection import Memories
+
+
+@app.command("mcp")
+def mcp(
+    url: Annotated[
+        str | None, typer.Option("--url", envvar="HINDSIGHT_URL", help="A server to use, instead of a local store.")
+    ] = None,
+    store: Annotated[str | None, typer.Option(help="The local store: a path or an opensearch:// URL.")] = None,
+    namespace: Annotated[str | None, typer.Option("--namespace", "-n", help="The namespace (tenant).")] = None,
+    user: Annotated[str | None, typer.Option(help="Only this user's memories.")] = None,
+    agent: Annotated[str | None, typer.Option(help="The agent that asks: it sees its private memories.")] = None,
+    session: Annotated[str | None, typer.Option(help="Only this session's memories.")] = None,
+) -> None:
+    """Serve memories to an MCP client over standard input and output."""
+    try:
+        asyncio.run(_serve(url, store, namespace, {"user_id": user, "agent_id": agent, "session_id": session}))
+    except HindsightError as exc:
+        raise typer.Exit(failed(exc, as_json=False)) from None
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        raise typer.Exit(DONE) from None
+
+
+async def _serve(url: str | None, store: str | None, namespace: str | None, scope: dict[str, str | None]) -> None:
+    try:
+        from hindsight_functions.tools.connection import Connection
+        from hindsight_functions.tools.stdio import serve
+    except ModuleNotFoundError as exc:
+        raise MissingExtra.of("The MCP server", "mcp") from exc
+    current = asyncio.current_task()
+    assert current is not None
+    # A client that is done with its server may as well end it by a signal: what is open is closed then, too.
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, current.cancel)
+    async with _memories(url, store, namespace) as memories:
+        await serve(Connection(memories=memories, **scope))
+
+
+@asynccontextmanager
+async def _memories(url: str | None, store: str | None, namespace: str | None) -> AsyncGenerator[Memories]:
+    """The client of a server, or a service over a local store, both in the one namespace."""
+    if url is not None:
+        if store is not None:
+            raise InvalidInput.of("--store", "a server has its own; give either --store or --url")
+        from hindsight_core.client import AsyncHindsight
+
+        async with AsyncHindsight(url, namespace=namespace) as client:
+            yield client
+        return
+    from hindsight_core.caller import Caller
+    from hindsight_core.ids import new_id
+    from hindsight_core.service import open_service
+    from hindsight_functions import logs
+    from hindsight_functions.tools.connection import ServiceMemories
+
+    settings = load(os.environ, data_dir=data_dir(), store=store, namespace=namespace)
+    logs.configure(settings.log_level)
+
+    def allow(verb: Verb) -> Caller:
+        del verb  # whoever starts the process owns the store it names
+        now = datetime.now(UTC)
+        return Caller(
+            now=now.replace(microsecond=now.microsecond // 1000 * 1000),
+            new_id=new_id,
+            namespace=settings.namespace,
+            actor="mcp",
+            request_id=new_id(now),
+        )
+
+    service = open_service(settings)
+    try:
+        await service.start()
+        yield ServiceMemories(service, allow)
+    finally:
+        await service.aclose()
