@@ -92,7 +92,7 @@ def evaluate(formula: Formula, evidence: Evidence, now: int) -> Scored:
                 lexical = clipped(signal.gain * evidence.bm25 / (evidence.bm25 + signal.saturation))
                 total += signal.weight * lexical
             case Weight():
-                _add_where(total, signal.weight, evidence.holding(signal))
+                total += _held(signal, evidence)
             case _:
                 assert_never(signal)
     support = total / formula.span
@@ -108,8 +108,7 @@ def evaluate(formula: Formula, evidence: Evidence, now: int) -> Scored:
                 confidence = evidence.confidence
                 score += other.weight * confidence
             case Weight():
-                bias = bias.copy()
-                _add_where(bias, other.weight, evidence.holding(other))
+                bias = bias + _held(other, evidence)
             case _:
                 assert_never(other)
     if bias is not zero:
@@ -138,24 +137,30 @@ def clipped(values: Floats) -> Floats:
     return np.minimum(values, 1.0, out=values)
 
 
-def _add_where(total: Floats, weight: float, holding: Mask) -> None:
-    np.add(total, weight, out=total, where=holding)
+def _held(signal: Weight, evidence: Evidence) -> Floats:
+    """The weight where it applies, 0 elsewhere."""
+    # Several times as fast as numpy's `where=` arguments.
+    return evidence.holding(signal) * evidence.bm25.dtype.type(signal.weight)
 
 
 def _recency(signal: Decay, evidence: Evidence, now: int) -> Floats:
-    recency = np.subtract(now, evidence.moment).astype(evidence.bm25.dtype)
-    np.maximum(recency, 0.0, out=recency)
-    recency *= -1.0 / DAY_MS
-    half_life = evidence.half_life.copy()
-    of_type = np.isnan(half_life)
+    precision = evidence.bm25.dtype.type
+    age = np.subtract(now, evidence.moment).astype(precision)
+    np.maximum(age, 0.0, out=age)
+    age /= DAY_MS
+    rate = np.zeros_like(age)
     for code, name in enumerate(MEMORY_TYPES):
         days = signal.half_lives.get(name)
-        np.copyto(half_life, np.inf if days is None else days, where=of_type & (evidence.memory_type == code))
-    # An age of ever so many half-lives is a recency of 0, not an overflow.
-    recency /= np.maximum(half_life, 1e-30, out=half_life)
-    np.exp2(recency, out=recency)
-    np.copyto(recency, NEUTRAL_RECENCY, where=evidence.moment == UNDATED)
-    np.copyto(recency, 1.0, where=half_life == np.inf)
+        if days is not None:
+            rate += (evidence.memory_type == code) * precision(1.0 / days)
+    typical = np.isnan(evidence.half_life)
+    if not np.all(typical):
+        # The floor keeps an age of ever so many half-lives from overflowing; its recency is 0 all the same.
+        rate = np.where(typical, rate, 1.0 / np.maximum(evidence.half_life, 1e-30))
+    recency = np.exp2(-age * rate)
+    undated = evidence.moment == UNDATED
+    if np.any(undated):
+        recency = np.where(undated & (rate > 0.0), precision(NEUTRAL_RECENCY), recency)
     return recency
 
 

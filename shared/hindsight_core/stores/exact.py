@@ -27,6 +27,8 @@ from hindsight_core.stores.selection import Selection
 _ROUNDING = 1e-5
 # Below this many memories, reading all vectors is faster than finding out which ones matter.
 _FEW = 4096
+# Added to a score, it is out of the race.
+_OUT = -1e9
 
 
 def rank(resident: Resident, connection: sqlite3.Connection, query: Query) -> RankedPage:
@@ -94,14 +96,14 @@ class _Race:
         wanted = self._query.min_score
         lower, upper = self._base.score, self._lifted(slice(None), self._gain(np.array([np.inf], np.float32)))
         open_ended = (lower < wanted + _ROUNDING) & (upper >= wanted - _ROUNDING)
-        upper[~self._counted] = -np.inf
+        upper += ~self._counted * np.float32(_OUT)
         # The most promising ones give a score that the page's last hit has at least.
         size = min(len(upper), 4 * self._query.limit + 64)
         first = np.sort(np.argpartition(upper, len(upper) - size)[len(upper) - size :])
         first = first[self._counted[first]]
         scores = self._lifted(first, self._gain(self._cosines(first)))
         entry = _last(scores, self._query.limit)
-        return np.flatnonzero(self._counted & ((upper >= entry - _ROUNDING) | open_ended))
+        return np.flatnonzero((upper >= max(entry, 0.5 * _OUT) - _ROUNDING) | (open_ended & self._counted))
 
     def _undecided(self, scores: Floats) -> Mask:
         """Which scores single precision does not tell apart from the page's last or from the least one wanted."""

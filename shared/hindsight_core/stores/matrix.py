@@ -45,6 +45,7 @@ class Matrix:
         """
         vectors = np.ascontiguousarray(vectors, np.float32)
         out = np.zeros((len(slots), *vectors.shape[1:]), np.float32)
+        picked = np.empty((self._rows, self._dimension), np.float32)
         starts = np.arange(len(self._slabs) + 1) * self._rows
         bounds = np.searchsorted(slots, starts).tolist()
         for number, slab in enumerate(self._slabs):
@@ -55,7 +56,10 @@ class Matrix:
             elif count > _DENSE * self._rows:
                 out[some] = np.dot(slab, vectors)[slots[some] - starts[number]]
             elif count:
-                out[some] = np.dot(slab[slots[some] - starts[number]], vectors)
+                rows = picked[:count]
+                # The mode spares numpy a copy; no index is out of bounds.
+                np.take(slab, slots[some] - starts[number], axis=0, out=rows, mode="clip")
+                np.dot(rows, vectors, out=out[some])
         return out
 
     def exact(self, vector: Vector, slots: NDArray[np.intp]) -> NDArray[np.float64]:

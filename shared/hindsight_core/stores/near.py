@@ -20,9 +20,9 @@ from hindsight_core.stores.rows import widen
 from hindsight_core.stores.selection import Selection
 
 # No neighbour of at least this cosine is ever missed.
-SURE = 0.7
+SURE = 0.9
 # How many of the others are compared exactly.
-BREADTH = 512
+BREADTH = 256
 
 _BLOCK = 16
 _CHUNK = 500
@@ -62,8 +62,10 @@ def _promising(mixed: NDArray[np.float32], closeness: NDArray[np.float32], limit
 
 def _exact(resident: Resident, connection: sqlite3.Connection, vector: Vector, slots: Slots) -> Floats:
     """Cosines with the bare vectors at `slots`; those that differ from the mixed ones are read from the file."""
-    cosines = resident.exact_cosines(vector, slots)
-    other = np.flatnonzero(resident["closeness"][slots] < 1.0)
+    cosines = np.empty(len(slots))
+    same = resident["closeness"][slots] == 1.0
+    cosines[same] = resident.exact_cosines(vector, slots[same])
+    other = np.flatnonzero(~same)
     rows = resident["row"][slots[other]].tolist()
     wide = vector.astype(np.float64)
     for start in range(0, len(rows), _CHUNK):
