@@ -49,7 +49,7 @@ async def test_the_new_address_alone_answers(story, service, caller):
 
 
 async def test_the_write_says_what_it_replaced(story):
-    _, _, old, _, answer = story
+    _, _, _, _, answer = story
     (decision,) = answer.results
     assert decision.decision == "supersede"
     assert len(decision.superseded) == 1
@@ -65,7 +65,7 @@ async def test_a_question_about_the_past_finds_the_old_address_marked(story, ser
 
 
 async def test_as_of_day_one_finds_the_old_address_alone(story, service, caller):
-    now, _, old, new, _ = story
+    now, _, old, _, _ = story
     at = DAY_1 + timedelta(hours=1)
     found = await service.search(SearchRequest(query=now, user_id="u1", now=DAY_3, as_of=at), caller)
     assert [old in hit.memory.content for hit in found.hits] == [True]

@@ -23,10 +23,10 @@ def explain(hit: Hit, question: Question, formula: Formula, now: int) -> Explana
     contributions: dict[str, float] = {}
     matched: dict[str, bool] = {}
     scale = formula.relevance_weight / formula.span
-    held = {
-        "speaker": {fields.speaker} if fields.speaker else set[str](),
+    held: dict[str, set[str]] = {
+        "speaker": {fields.speaker} if fields.speaker else set(),
         "days": set(fields.days),
-        "question": {"1"} if fields.question else set[str](),
+        "question": {"1"} if fields.question else set(),
         "memory_type": {memory.memory_type},
     }
     for signal in formula.relevance:
@@ -42,13 +42,13 @@ def explain(hit: Hit, question: Question, formula: Formula, now: int) -> Explana
     whole = formula.relevance_weight * parts.relevance
     contributions["clipped"] = whole - sum(contributions.values())
     half_life: float | None = None
-    for signal in formula.rest:
-        match signal:
+    for added in formula.rest:
+        match added:
             case Decay():
-                contributions["recency"] = signal.weight * parts.recency
-                half_life = memory.half_life_days or signal.half_lives.get(memory.memory_type)
+                contributions["recency"] = added.weight * parts.recency
+                half_life = memory.half_life_days or added.half_lives.get(memory.memory_type)
             case Field():
-                contributions["confidence"] = signal.weight * parts.confidence
+                contributions["confidence"] = added.weight * parts.confidence
             case Weight():
                 contributions["bias"] = parts.bias
     if hit.marked == "contested":

@@ -171,11 +171,11 @@ class MemoryService:
         passages = Passages(self._embedder)
         await self._embed_ahead([request for request in read if isinstance(request, WriteRequest)], passages)
         results: list[BatchItem] = []
-        for index, request in enumerate(read):
+        for index, found in enumerate(read):
             try:
-                if isinstance(request, HindsightError):
-                    raise request
-                answer = await self._writer.write(request, caller, passages)
+                if isinstance(found, HindsightError):
+                    raise found
+                answer = await self._writer.write(found, caller, passages)
             except HindsightError as exc:
                 problem = problem_of(exc, caller.request_id)
                 results.append(BatchItem(index=index, status=exc.status, problem=problem))

@@ -22,7 +22,7 @@ from hindsight_core.requests import BATCH_LIMIT, ListRequest
 from hindsight_core.responses import ImportProblem, ImportReport, problem_of
 from hindsight_core.stores import MemoryStore, Record
 
-FORMAT = 1
+FORMAT: Literal[1] = 1
 PAGE = 500
 
 
