@@ -29,8 +29,8 @@ class OpenSearchPlace:
     def empty(self) -> None:
         """Take everything out that was written, and the knowledge of whose place this is."""
         self._call("POST", "_refresh")
-        everything = {"query": {"match_all": {}}}
-        self._call("POST", "_delete_by_query?refresh=true&conflicts=proceed", json=everything)
+        but_the_schema = {"query": {"bool": {"must_not": [{"ids": {"values": ["/schema"]}}]}}}
+        self._call("POST", "_delete_by_query?refresh=true&conflicts=proceed", json=but_the_schema)
 
     def __enter__(self) -> Self:
         return self

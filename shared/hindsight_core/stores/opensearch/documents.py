@@ -19,13 +19,14 @@ from hindsight_core.stores import Record, Vector
 from hindsight_core.stores.opensearch.conditions import NEVER, metadata_labels
 from hindsight_core.stores.opensearch.connection import Json
 from hindsight_core.stores.opensearch.mapping import vector_field
-from hindsight_core.stores.rows import instant
+from hindsight_core.stores.rows import HALF, instant
 
 # Both are searched and scored; neither is needed to read a record.
 NOT_READ = {"excludes": ["text", "context"]}
 _ID_BYTES = 512
-# So many that a vector read, and put again, is the same to the last bit.
-_DECIMALS = 7
+# Vectors are kept in half precision, as in the embedded store, so that both compute with the same numbers; so many
+# decimals tell all of those apart.
+_DECIMALS = 8
 
 _memory = msgspec.json.Decoder(Memory).decode
 _index = msgspec.json.Decoder(IndexFields).decode
@@ -51,8 +52,8 @@ def feature(term: str) -> str:
 
 
 def kept_impact(impact: float) -> float:
-    """The number that a rank feature keeps of an impact: the upper 17 of the 32 bits of its float."""
-    return float((np.float32(impact).view(np.uint32) & np.uint32(0xFFFF8000)).view(np.float32))
+    """The nearest number that a rank feature keeps as it is: it drops the lower 15 of the 32 bits of a float."""
+    return float(((np.float32(impact).view(np.uint32) + np.uint32(0x4000)) & np.uint32(0xFFFF8000)).view(np.float32))
 
 
 def vectors(record: Record) -> tuple[Vector | None, Vector | None]:
@@ -116,11 +117,11 @@ def document(namespace: str, record: Record, born: int) -> Json:
 
 
 def _features(impacts: Mapping[str, float]) -> dict[str, float]:
-    return {feature(term): impact for term, impact in impacts.items() if term}
+    return {feature(term): kept_impact(impact) for term, impact in impacts.items() if term}
 
 
 def _decimals(vector: Vector) -> list[float]:
-    rounded: list[float] = np.round(vector.astype(np.float64), _DECIMALS).tolist()
+    rounded: list[float] = np.round(vector.astype(HALF).astype(np.float64), _DECIMALS).tolist()
     return rounded
 
 
@@ -155,4 +156,4 @@ def record_of(source: Json, access: Json | None) -> Record:
 
 def _vector(source: Json, prefix: str) -> Vector | None:
     found: Sequence[Any] | None = next((value for name, value in source.items() if name.startswith(prefix)), None)
-    return None if found is None else np.array(found, np.float32)
+    return None if found is None else np.array(found, HALF).astype(np.float32)

@@ -5,7 +5,7 @@
   answer's scores are too high by (`lift`).
 * A memory's terms are `rank_features`: term -> BM25 impact. A linear `rank_feature`, boosted by the term's idf in the
   namespace, adds up to BM25; so nothing is counted per shard, and scores of several shards compare. A feature keeps 8
-  bits of an impact's mantissa, which moves a score by less than 0.001.
+  bits of an impact's mantissa, which moves a score by less than 0.0005.
 * Everything that changes from search to search is a parameter: a script whose source changes is compiled anew.
 """
 
