@@ -16,6 +16,7 @@ import statistics
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -27,6 +28,7 @@ from hindsight_core.lexical import impacts
 from hindsight_core.models import AuditEvent, Memory, Run
 from hindsight_core.ranking import Weights, formula
 from hindsight_core.stores import ChangeSet, MemoryStore, Query, Record, Where, open_store
+from hindsight_core.stores.matrix import Matrix
 
 NOW = datetime(2025, 1, 1, tzinfo=UTC)
 NOW_MS = 1_735_689_600_000
@@ -132,6 +134,19 @@ async def timed(rounds: int, call: Callable[[int], Awaitable[object]]) -> tuple[
     return statistics.median(took), cuts[-1]
 
 
+def once(size: int) -> float:
+    """Milliseconds that this machine takes to multiply all vectors of a namespace with one: what a full scan costs."""
+    matrix = Matrix(DIMENSION)
+    matrix.put(0, np.ones((size, DIMENSION), np.float32))
+    vector, slots = np.ones(DIMENSION, np.float32), np.arange(size)
+    took: list[float] = []
+    for _ in range(20):
+        start = time.perf_counter()
+        matrix.products(vector, slots)
+        took.append((time.perf_counter() - start) * 1000)
+    return statistics.median(took)
+
+
 def resident_mb() -> float:
     """Resident memory of this process in MB (10^6 bytes)."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
@@ -155,15 +170,19 @@ async def measure(path: Path, name: str, spaces: list[str], size: int, rounds: i
     vectors = rng.standard_normal((rounds, 1, DIMENSION), dtype=np.float32)
     vectors /= np.linalg.norm(vectors, axis=2, keepdims=True)
     near = await timed(rounds, lambda n: store.neighbours(spaces[n % len(spaces)], vectors[n], Where(), 10))
-    fresh = {s: records(rng, s, 10_000_000, rounds, contexts=True) for s in spaces[:1]}
+    first = 10_000_000 + (await store.head(spaces[0])).memories
+    fresh = records(rng, spaces[0], first, rounds, contexts=True)
 
     async def commit(number: int) -> None:
-        await store.commit(spaces[0], changes(f"commit-{number}", spaces[0], [fresh[spaces[0]][number]]))
+        await store.commit(spaces[0], changes(f"commit-{first + number}", spaces[0], [fresh[number]]))
 
     write = await timed(rounds, commit)
     total = size * len(spaces)
     cells = [f"{a:.2f} / {b:.2f}" for a, b in (rank, near, write)]
-    print(f"| {name} | {cells[0]} | {cells[1]} | {cells[2]} | {load:.2f} | {grown:.0f} | {grown / total * 1e5:.0f} |")
+    print(
+        f"| {name} | {cells[0]} | {cells[1]} | {cells[2]} | {once(size):.2f} | {load:.2f} | {grown:.0f}"
+        f" | {grown / total * 1e5:.0f} |"
+    )
     sys.stdout.flush()
     await store.aclose()
 
@@ -180,12 +199,18 @@ def in_child(work: Callable[[], None]) -> None:
     """Run in a fresh process, so that its memory is its own."""
     child = os.fork()
     if child == 0:
+        status = 1
         try:
             work()
+            status = 0
+        except BaseException:
+            traceback.print_exc()
         finally:
             sys.stdout.flush()
-            os._exit(0)
-    os.waitpid(child, 0)
+            sys.stderr.flush()
+            os._exit(status)
+    if os.waitpid(child, 0)[1]:
+        sys.exit(1)
 
 
 def machine() -> str:
@@ -209,8 +234,8 @@ def main() -> None:
         + ("" if given.no_contexts else " + 16")
     )
     print()
-    print("| namespace | rank | neighbours | commit | load | MB | MB per 100 000 |")
-    print("|---|---|---|---|---|---|---|")
+    print("| memories | rank | neighbours | commit | all vectors once | load | MB | MB per 100 000 |")
+    print("|---|---|---|---|---|---|---|---|")
     sys.stdout.flush()
     with tempfile.TemporaryDirectory() as scratch:
         folder = given.keep or Path(scratch)
