@@ -38,7 +38,7 @@ def command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest
 
 
 def written(cli: Cli, text: str, *options: str) -> str:
-    answer = cli("write", text, "--force", "--json", *options)
+    answer = cli("write", text, "--force", "--reconcile", "none", "--json", *options)
     assert answer.code == 0, answer.err
     memory_id: str = answer.json["results"][0]["memory_id"]
     return memory_id

@@ -27,7 +27,7 @@ from hindsight_core.requests import (
 )
 from server import Server, environment, server
 
-DOG = WriteRequest(content="My dog is called Biscuit.", force=True)
+DOG = WriteRequest(content="My dog is called Biscuit.", force=True, reconcile="none")
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +68,9 @@ def test_every_operation_round_trips(client: Hindsight):
 
 
 def test_what_was_exported_can_be_imported(client: Hindsight, running: Server):
-    batch = client.write_batch([DOG, WriteRequest(content="Zeilen\u2028trenner und 换行\u0085", force=True)])
+    batch = client.write_batch(
+        [DOG, WriteRequest(content="Zeilen\u2028trenner und 换行\u0085", force=True, reconcile="none")]
+    )
     assert [item.status for item in batch.results] == [201, 201]
     lines = list(client.export(ListRequest()))
     assert len(lines) == 3
@@ -81,7 +83,9 @@ def test_what_was_exported_can_be_imported(client: Hindsight, running: Server):
 
 
 def test_filters_travel_whole(client: Hindsight):
-    tagged = WriteRequest(content="Tagged.", force=True, tags=("a,b", "c"), metadata={"n": 7, "s": "x"})
+    tagged = WriteRequest(
+        content="Tagged.", force=True, reconcile="none", tags=("a,b", "c"), metadata={"n": 7, "s": "x"}
+    )
     memory_id = client.write(tagged).results[0].memory_id
     client.write(DOG)
 

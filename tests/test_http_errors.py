@@ -10,7 +10,9 @@ import msgspec
 import pytest
 
 from hindsight_core.config import Settings
+from hindsight_core.embedding import Embedder
 from hindsight_core.service import MemoryService, open_service
+from hindsight_core.stores import open_store
 from serving import serving
 
 JSON = {"Content-Type": "application/json"}
@@ -18,9 +20,15 @@ LONE = b"\\ud800"
 
 
 @pytest.fixture
-async def http(service: MemoryService, settings: Settings) -> AsyncGenerator[httpx.AsyncClient]:
+async def http(embedder: Embedder, settings: Settings) -> AsyncGenerator[httpx.AsyncClient]:
+    # One store will do: what is refused here never reaches it, and the fuzzing goes through all of them.
+    store = open_store(settings.store)
+    service = MemoryService(store, embedder, settings)
+    await store.prepare(embedder.identity.name)
     async with serving(service, msgspec.structs.replace(settings, body_limit=20_000)) as client:
         yield client
+    await service.flush()
+    await store.aclose()
 
 
 def fields(answer: httpx.Response) -> list[str]:

@@ -50,6 +50,9 @@ async def write(
     supersedes: Annotated[
         list[str] | None, typer.Option(help="The id of a memory that it replaces; repeatable.")
     ] = None,
+    reconcile: Annotated[
+        Literal["auto", "none"], typer.Option(help="Whether it is held against what is there, or stored beside it.")
+    ] = "auto",
     private: Annotated[bool, typer.Option("--private", help="Only for --agent.")] = False,
     pin: Annotated[bool, typer.Option("--pin", help="Never expires, never makes room.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Store it even if it is not judged worth it.")] = False,
@@ -71,6 +74,7 @@ async def write(
         "tags": tags or (),
         "metadata": pairs(metadata, "--metadata"),
         "supersedes": supersedes or (),
+        "reconcile": reconcile,
         "visibility": "private" if private else "shared",
         "pinned": pin,
         "force": force,
