@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, TypeAlias, TypeVar, cast
+from datetime import datetime
+from functools import cache
+from typing import Any, TypeAlias, TypeVar, cast, get_args, get_type_hints
 
 import msgspec
 
@@ -19,7 +21,9 @@ from hindsight_functions.tools.schema import properties
 T = TypeVar("T", bound=msgspec.Struct)
 Given: TypeAlias = Mapping[str, object]
 
-_DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
+_TIME = re.compile(
+    r"(\d{4}-\d{2}-\d{2})(?:[T ](\d{2}:\d{2})(:\d{2}(?:\.\d+)?)?)?\s?(Z|[+-]\d{2}:\d{2})?", re.IGNORECASE
+)
 _WHOLE = re.compile(r"([+-]?\d+)\.0+")
 _BOOLEANS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 # Kept as sent, blanks included: what is remembered is what was said.
@@ -31,14 +35,15 @@ def read(given: Given | None, kind: type[T]) -> T:
 
     Null, blank and empty values count as absent.
     """
-    known = properties(kind)
+    known, moments = properties(kind), _moments(kind)
     plain: dict[str, object] = {}
     for name, value in (given or {}).items():
         if _is_absent(value):
             continue
         if name not in known:
             raise InvalidInput.of(name, f"there is no such argument; there are {', '.join(known)}")
-        plain[name] = _plain(value, known[name], verbatim=name in _VERBATIM)
+        found = _plain(value, known[name], verbatim=name in _VERBATIM)
+        plain[name] = _moment(found) if isinstance(found, str) and name in moments else found
     return convert(plain, kind, strict=False)
 
 
@@ -72,9 +77,23 @@ def _text(value: object, schema: Mapping[str, Any], *, verbatim: bool) -> object
     if verbatim:
         return str(value)
     text = str(value).strip()
-    if "enum" in schema:
-        return text.lower()
-    return f"{text}T00:00:00" if schema.get("format") == "date-time" and _DAY.fullmatch(text) else text
+    return text.lower() if "enum" in schema else text
+
+
+@cache
+def _moments(kind: type[msgspec.Struct]) -> frozenset[str]:
+    """The arguments that are instants."""
+    hints = get_type_hints(kind)
+    return frozenset(name for name, hint in hints.items() if hint is datetime or datetime in get_args(hint))
+
+
+def _moment(text: str) -> str:
+    """A time as RFC 3339 writes it: a day alone is its first moment, and seconds may be left out."""
+    found = _TIME.fullmatch(text)
+    if found is None:
+        return text
+    day, minutes, seconds, offset = found.groups()
+    return f"{day}T{minutes or '00:00'}{seconds or ':00'}{offset or ''}"
 
 
 def _items(value: object) -> list[object]:
