@@ -257,12 +257,10 @@ async def test_nothing_of_an_erased_text_is_left_in_any_file(tmp_path: Path) -> 
     assert intact(folder / "hindsight.db")
 
 
-async def test_a_reader_of_the_old_state_delays_the_wiping_but_does_not_prevent_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("hindsight_core.stores.connections._WIPE_TIMEOUT", 0.01)
+@pytest.mark.parametrize("then", ["the next change", "the next start"])
+async def test_a_reader_of_the_old_state_delays_the_wiping_but_does_not_prevent_it(tmp_path: Path, then: str) -> None:
     folder = tmp_path / "store"
-    store = SqliteStore(folder / "hindsight.db")
+    store = SqliteStore(folder / "hindsight.db", erase_wait=0.01)
     await store.commit(NAMESPACE, puts(record(memory("a", SECRET)), record(memory("b"))))
     reader = sqlite3.connect(folder / "hindsight.db", isolation_level=None)
     reader.execute("BEGIN")
@@ -271,12 +269,36 @@ async def test_a_reader_of_the_old_state_delays_the_wiping_but_does_not_prevent_
     assert await store.get(NAMESPACE, ["a"]) == []
     assert SECRET.encode() in raw(folder)
     reader.execute("COMMIT")
+    if then == "the next change":
+        await store.commit(NAMESPACE, puts(record(memory("c"))))
+    else:
+        again = SqliteStore(folder / "hindsight.db")
+        await again.prepare("model-a")
+        await again.aclose()
+    assert SECRET.encode() not in raw(folder)
     reader.close()
     await store.aclose()
-    again = SqliteStore(folder / "hindsight.db")
-    await again.prepare("model-a")
-    assert SECRET.encode() not in raw(folder)
-    await again.aclose()
+
+
+async def test_a_closed_store_says_so_and_may_be_closed_again(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "hindsight.db")
+    await store.prepare("model-a")
+    await store.aclose()
+    await store.aclose()
+    with pytest.raises(StoreUnavailable, match="closed"):
+        await store.head(NAMESPACE)
+
+
+async def test_a_start_needs_no_lock_where_everything_is_as_expected(tmp_path: Path) -> None:
+    await check(tmp_path / "hindsight.db")
+    other = sqlite3.connect(tmp_path / "hindsight.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    store = SqliteStore(tmp_path / "hindsight.db", timeout=0.05)
+    await store.prepare("model-a")
+    assert (await store.head(NAMESPACE)).sequence == 0
+    await store.aclose()
+    other.execute("ROLLBACK")
+    other.close()
 
 
 # -- how it is read ---------------------------------------------------------------------------------------------------

@@ -21,8 +21,6 @@ _FILE_REMEDY = "Point HINDSIGHT_STORE at another path."
 
 # Short, because these waits come on top of SQLite's own for a lock.
 _PAUSE = 0.005
-# Seconds that erasing waits for readers of an older state; what is left is wiped with the next change.
-_WIPE_TIMEOUT = 2.0
 
 
 class Connections:
@@ -58,22 +56,27 @@ class Connections:
 
         return self._patiently(attempt)
 
-    def wipe(self) -> None:
-        """Leave nothing of what was erased in the write-ahead log; what readers still use is left for another time."""
+    def wipe(self, *, wait: float = 0.0) -> bool:
+        """Leave nothing of what was erased in the write-ahead log, and tell whether that is so.
 
-        def attempt(connection: sqlite3.Connection) -> None:
+        It is not as long as somebody reads an older state, which is waited for up to `wait` seconds. Never raises:
+        what is left to wipe is remembered in the file.
+        """
+        try:
+            connection = self._connection()
             found = connection.execute("SELECT value FROM meta WHERE name = 'wipe'").fetchone()
             if found is None:
-                return
-            connection.execute(f"PRAGMA busy_timeout = {round(_WIPE_TIMEOUT * 1000)}")
+                return True
+            connection.execute(f"PRAGMA busy_timeout = {round(wait * 1000)}")
             try:
                 (kept, _, _) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             finally:
                 connection.execute(f"PRAGMA busy_timeout = {round(self._timeout * 1000)}")
             if not kept:
                 connection.execute("DELETE FROM meta WHERE name = 'wipe' AND value = ?", found)
-
-        self._patiently(attempt)
+        except sqlite3.Error:
+            return False
+        return not kept
 
     def close(self) -> None:
         """Close all; no thread may be using one."""

@@ -100,8 +100,10 @@ def migrate(connection: sqlite3.Connection) -> None:
     """
     connection.execute("BEGIN")
     try:
-        _version(connection)
+        version = _version(connection)
         connection.execute("COMMIT")
+        if version == len(MIGRATIONS):
+            return
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("BEGIN IMMEDIATE")
         for migration in MIGRATIONS[_version(connection) :]:

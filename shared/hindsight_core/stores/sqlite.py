@@ -12,7 +12,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hindsight_core.errors import ConfigurationError
+from hindsight_core.errors import ConfigurationError, StoreUnavailable
 from hindsight_core.models import AuditEvent, Retrieval, Run
 from hindsight_core.responses import Component
 from hindsight_core.stores import (
@@ -42,21 +42,30 @@ _READERS = 4
 class SqliteStore:
     """A `MemoryStore` in the file `path`, holding at most about `cache_bytes` of vectors and postings in memory.
 
-    `timeout` is how many seconds a call waits for another process's lock before it raises `StoreUnavailable`.
+    `timeout` is how many seconds a call waits for another process's lock before it raises `StoreUnavailable`, and
+    `erase_wait` how many an erasure waits for readers of the state before it; what they keep from being wiped is wiped
+    with the next change.
     """
 
-    def __init__(self, path: str | Path, *, cache_bytes: int = 1 << 30, timeout: float = 30.0) -> None:
+    def __init__(
+        self, path: str | Path, *, cache_bytes: int = 1 << 30, timeout: float = 30.0, erase_wait: float = 2.0
+    ) -> None:
         self._path = Path(path)
         self._connections = Connections(self._path, timeout=timeout, create=migrate)
         self._residents = Residents(cache_bytes)
+        self._erase_wait = erase_wait
+        self._wiped = True
         self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="hindsight-read")
         # SQLite has one writer at a time anyway, so the others wait here, in order, rather than for its lock.
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="hindsight-write")
 
     async def prepare(self, identity: str | None) -> None:
         def run() -> None:
-            self._connections.write(lambda open_one: _identify(open_one, self._path, identity))
-            self._connections.wipe()
+            stored = self._connections.read(_identity)
+            if identity is not None and identity != stored:
+                expected = identity
+                self._connections.write(lambda connection: _identify(connection, self._path, expected))
+            self._wiped = self._connections.wipe()
 
         await self._on(self._writer, run)
 
@@ -75,8 +84,8 @@ class SqliteStore:
             sequence = self._connections.write(
                 lambda open_one: Transaction(open_one, namespace).apply(changes, expected)
             )
-            if changes.erases:
-                self._connections.wipe()
+            if changes.erases or not self._wiped:
+                self._wiped = self._connections.wipe(wait=self._erase_wait if changes.erases else 0.0)
             return sequence
 
         return await self._on(self._writer, run)
@@ -151,24 +160,33 @@ class SqliteStore:
         return Component(name="store", status="ok", detail=f"SQLite file {self._path}")
 
     async def aclose(self) -> None:
-        self._readers.shutdown()
-        self._writer.shutdown()
-        self._connections.close()
-        self._residents.clear()
+        def run() -> None:
+            self._readers.shutdown()
+            self._writer.shutdown()
+            self._connections.close()
+            self._residents.clear()
+
+        await asyncio.get_running_loop().run_in_executor(None, run)
 
     async def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         return await self._on(self._readers, lambda: self._connections.read(work))
 
     async def _on(self, threads: ThreadPoolExecutor, work: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(threads, work)
+        try:
+            running = asyncio.get_running_loop().run_in_executor(threads, work)
+        except RuntimeError as exc:
+            raise StoreUnavailable(f"The store {self._path} is closed.", remedy="Open it again.") from exc
+        return await running
 
 
-def _identify(connection: sqlite3.Connection, path: Path, identity: str | None) -> None:
-    if identity is None:
-        return
+def _identity(connection: sqlite3.Connection) -> str | None:
+    found = connection.execute("SELECT value FROM meta WHERE name = 'identity'").fetchone()
+    return None if found is None else str(found[0])
+
+
+def _identify(connection: sqlite3.Connection, path: Path, identity: str) -> None:
     connection.execute("INSERT OR IGNORE INTO meta VALUES ('identity', ?)", (identity,))
-    (stored,) = connection.execute("SELECT value FROM meta WHERE name = 'identity'").fetchone()
-    if stored != identity:
+    if (stored := _identity(connection)) != identity:
         raise ConfigurationError(
             f"The vectors in {path} were made by {stored}, not by {identity}.",
             remedy="Use the embedder they were made with, or export the memories and import them into a new file.",
