@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import secrets
-from typing import Self
+from typing import Any, Self
 
 import httpx
 
@@ -31,6 +32,21 @@ class OpenSearchPlace:
         self._call("POST", "_refresh")
         but_the_schema = {"query": {"bool": {"must_not": [{"ids": {"values": ["/schema"]}}]}}}
         self._call("POST", "_delete_by_query?refresh=true&conflicts=proceed", json=but_the_schema)
+
+    def holding(self, text: str) -> list[str]:
+        """The `_id`s of all documents that hold a text anywhere."""
+        self._call("POST", "_refresh")
+        return [hit["_id"] for hit in self._hits("*") if text in json.dumps(hit["_source"], ensure_ascii=False)]
+
+    def ids(self, index: str, kind: str) -> list[str]:
+        """The `_id`s of one kind of documents."""
+        self._call("POST", "_refresh")
+        return [hit["_id"] for hit in self._hits(index) if f"/{kind}/" in hit["_id"]]
+
+    def _hits(self, index: str) -> list[dict[str, Any]]:
+        answer = self._client.post(f"/{self.prefix}-{index}/_search", json={"size": 10_000})
+        found: list[dict[str, Any]] = answer.raise_for_status().json()["hits"]["hits"]
+        return found
 
     def __enter__(self) -> Self:
         return self

@@ -98,12 +98,16 @@ class Commits:
 
     async def _finish(self, namespace: str, opened: State) -> None:
         try:
-            closed = await self._intents.finish(namespace, opened)
+            await self._intents.apply(namespace, opened)
         except StoreUnavailable as exc:
             raise StoreUnavailable(
                 f"{exc.detail} The change is kept, and takes effect as soon as the namespace can be read again.",
                 remedy="Look before you repeat the request, or repeat it with the same idempotency_key.",
             ) from exc
+        try:
+            closed = await self._intents.close(namespace, opened)
+        except StoreUnavailable:
+            return  # all is written; the next one to read the head closes it
         if closed.intent is None:
             while len(self._left) >= _REMEMBERED:
                 del self._left[next(iter(self._left))]

@@ -67,22 +67,27 @@ class Intents:
                 pause = min(2 * pause, 0.2)
                 state = await self._heads.read(namespace)
             else:
-                state = await self.finish(namespace, state)
+                await self.apply(namespace, state)
+                state = await self.close(namespace, state)
         return state
 
-    async def finish(self, namespace: str, state: State) -> State:
-        """Make the change of an open head come true and close it; the head afterwards, whoever closed it."""
+    async def apply(self, namespace: str, state: State) -> None:
+        """Make the change of an open head come true."""
         intent = state.intent
         assert intent is not None
         await self._indices.write(await self._steps(namespace, intent))
         if intent.erases:
             await self._eraser.erase(namespace, intent.erases, state.version)
-        searchable = intent.searchable or bool(intent.erases)
-        if searchable:
+        if _searchable(intent):
             await self._indices.refresh("memories")
         if intent.erases or intent.parts:
             await self._drop_parts(namespace, state.version)
-        closed = replace(state, intent=None, searchable=state.sequence if searchable else state.searchable)
+
+    async def close(self, namespace: str, state: State) -> State:
+        """The head once its change has come true, whoever closes it."""
+        assert state.intent is not None
+        searchable = state.sequence if _searchable(state.intent) else state.searchable
+        closed = replace(state, intent=None, searchable=searchable)
         return await self._heads.swap(namespace, state, closed) or await self._heads.read(namespace)
 
     async def _steps(self, namespace: str, intent: Intent) -> list[Action]:
@@ -101,6 +106,10 @@ class Intents:
         while hits := (await self._indices.search("state", None, body))["hits"]["hits"]:
             await self._indices.write([Action("state", "delete", {"_id": hit["_id"]}) for hit in hits])
             await self._indices.refresh("state")
+
+
+def _searchable(intent: Intent) -> bool:
+    return intent.searchable or bool(intent.erases)
 
 
 def _part_id(namespace: str, intent: Intent, number: int) -> str:
