@@ -121,7 +121,7 @@ FULL = memory(
     contested_by=(Contest("z", 0.5, "newer"),),
     derived_from=("w",),
     tags=("red", "蓝"),
-    metadata={"n": [1, 1.5, True, "x"], "none": None, "s": "1"},
+    metadata={"n": [1, 1.5, True, "x"], "none": None, "s": "1", "large": 10**30},
     embedding_model="model-a",
 )
 
@@ -292,6 +292,10 @@ CONDITIONS = [
     Where(metadata={"n": ("1", "x")}),
     Where(metadata={"n": (1.0, 1.5)}),
     Where(metadata={"n": ()}),
+    Where(tags_any=("red", *(f"tag {n}" for n in range(3000)))),
+    Where(tags_all=tuple(f"tag {n}" for n in range(3000))),
+    Where(tags_all=("red",) * 3000, metadata={"n": (1, *(f"x {n}" for n in range(3000)))}),
+    Where(statuses=("active", "pending") * 20_000),
     Where(metadata={"m": (1,), "n": (1.5,)}),
     Where(observed_from=START_MS - 20 * DAY_MS),
     Where(observed_to=START_MS),
@@ -302,6 +306,14 @@ CONDITIONS = [
     Where(alive_at=START_MS + DAY_MS),
     Where(statuses=("active",), tags_any=("red",), alive_at=START_MS, reader="coder", metadata={"n": (1, "1")}),
 ]
+
+
+async def test_a_question_of_another_dimension_is_refused(store: MemoryStore) -> None:
+    await store.commit(NAMESPACE, puts(record(memory("a"), unit(1))))
+    with pytest.raises(ConfigurationError):
+        await store.rank(NAMESPACE, search(["tea"], unit(2, 24)))
+    with pytest.raises(ConfigurationError):
+        await store.neighbours(NAMESPACE, np.stack([unit(2, 24)]), EVERYTHING, 3)
 
 
 @pytest.fixture

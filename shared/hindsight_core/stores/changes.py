@@ -7,18 +7,19 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 
 import msgspec
+import numpy as np
 from msgspec.structs import replace
 
 from hindsight_core.caller import millis
 from hindsight_core.errors import ConfigurationError, Conflict
 from hindsight_core.models import AuditEvent, Memory, Retrieval, Run
 from hindsight_core.stores import Access, ChangeSet, Receipt, Record
-from hindsight_core.stores.rows import COLUMNS, Packed, pack
+from hindsight_core.stores.rows import COLUMNS, Packed, decode_fields, decode_memory, pack
 
-encode = msgspec.msgpack.Encoder().encode
-decode_event = msgspec.msgpack.Decoder(AuditEvent).decode
-decode_run = msgspec.msgpack.Decoder(Run).decode
-decode_retrieval = msgspec.msgpack.Decoder(Retrieval).decode
+encode = msgspec.json.Encoder().encode
+decode_event = msgspec.json.Decoder(AuditEvent).decode
+decode_run = msgspec.json.Decoder(Run).decode
+decode_retrieval = msgspec.json.Decoder(Retrieval).decode
 
 _STRING = re.compile(rb'"([^"\\]{1,256})"')
 _CHUNK = 500
@@ -68,7 +69,7 @@ class Transaction:
     def _put(self, record: Record) -> None:
         memory = record.memory
         packed = pack(record)
-        self._check_dimension(packed)
+        self._check_vectors(record, packed)
         old = self._execute(
             "SELECT m.row, m.version, t.text, t.context, t.labels, v.bare, v.mixed FROM memories m"
             " JOIN terms t ON t.row = m.row LEFT JOIN vectors v ON v.row = m.row WHERE m.namespace = ? AND m.id = ?",
@@ -101,9 +102,13 @@ class Transaction:
                 (row, memory.access_count, at),
             )
 
-    def _check_dimension(self, packed: Packed) -> None:
+    def _check_vectors(self, record: Record, packed: Packed) -> None:
         if packed.bare is None:
             return
+        if not all(np.all(np.isfinite(v)) for v in (record.bare, record.mixed) if v is not None):
+            raise ConfigurationError(
+                f"The vector of {record.memory.id} is not made of finite numbers.", remedy="Check the embedder."
+            )
         dimension = len(packed.bare) // 2
         self._execute("INSERT OR IGNORE INTO meta VALUES ('dimension', ?)", (str(dimension),))
         (stored,) = self._execute("SELECT value FROM meta WHERE name = 'dimension'").fetchone()
@@ -132,7 +137,7 @@ class Transaction:
 
     def _remove(self, row: int, memory_id: str | None) -> None:
         (fields,) = self._execute("SELECT fields FROM bodies WHERE row = ?", (row,)).fetchone()
-        speaker = msgspec.msgpack.decode(fields)["speaker"]
+        speaker = decode_fields(fields).speaker
         if speaker is not None:
             key = (self._number, speaker)
             self._execute("UPDATE speakers SET memories = memories - 1 WHERE namespace = ? AND speaker = ?", key)
@@ -196,7 +201,7 @@ class Transaction:
         ).fetchone()
         texts: set[str] = set()
         if found is not None:
-            texts.update(_texts(msgspec.msgpack.decode(found[1], type=Memory)))
+            texts.update(_texts(decode_memory(found[1])))
             self._remove(found[0], memory_id)
             self._grown -= 1
         events = self._execute("SELECT row, body FROM events WHERE namespace = ? AND memory_id = ?", key).fetchall()

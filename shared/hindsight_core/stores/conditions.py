@@ -6,11 +6,19 @@ import hashlib
 from collections.abc import Sequence
 from functools import lru_cache
 
+import msgspec
 import numpy as np
 
 from hindsight_core.indexing import IndexFields
 from hindsight_core.models import Memory, MetadataValue, Scalar
 from hindsight_core.stores import Where
+
+# SQLite limits the depth of an expression, so more labels than these are handed over as one JSON value.
+_SPELLED_OUT = 50
+_MANY_LABELS = (
+    "NOT EXISTS (SELECT 1 FROM json_each(?) AS wanted WHERE NOT EXISTS"
+    " (SELECT 1 FROM json_each(wanted.value) AS label WHERE instr(hex(t.labels), label.value)))"
+)
 
 
 @lru_cache(maxsize=1 << 16)
@@ -95,7 +103,8 @@ def sql(where: Where) -> tuple[str, list[object]]:
         ("id", where.ids),
     ):
         if values is not None:
-            add(f"m.{column} IN ({','.join('?' * len(values))})", *values)
+            distinct = dict.fromkeys(values)
+            add(f"m.{column} IN ({','.join('?' * len(distinct))})", *distinct)
     if where.no_user:
         add("m.user_id IS NULL")
     if where.reader is None:
@@ -110,7 +119,10 @@ def sql(where: Where) -> tuple[str, list[object]]:
         add("m.valid_from <= ? AND (m.valid_to IS NULL OR m.valid_to > ?)", where.valid_at, where.valid_at)
     if where.alive_at is not None:
         add("(m.pinned OR m.expires_at IS NULL OR m.expires_at > ?)", where.alive_at)
-    for group in wanted_labels(where):
-        blobs = [np.uint64(label).tobytes() for label in group]
-        add(f"({' OR '.join(['instr(t.labels, ?)'] * len(blobs)) or '0'})", *blobs)
+    groups = [[np.uint64(label).tobytes() for label in group] for group in wanted_labels(where)]
+    if sum(map(len, groups)) + len(groups) <= _SPELLED_OUT:
+        for blobs in groups:
+            add(f"({' OR '.join(['instr(t.labels, ?)'] * len(blobs)) or '0'})", *blobs)
+    else:
+        add(_MANY_LABELS, msgspec.json.encode([[blob.hex().upper() for blob in blobs] for blobs in groups]).decode())
     return "".join(text), params

@@ -15,6 +15,7 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
+from hindsight_core.models import Memory
 from hindsight_core.ranking import Similarity
 from hindsight_core.scoring import Floats, Mask, Scored, calibrated, clipped, evaluate
 from hindsight_core.stores import Query, Ranked, RankedPage
@@ -29,6 +30,7 @@ _ROUNDING = 1e-5
 _FEW = 4096
 # Added to a score, it is out of the race.
 _OUT = -1e9
+_CHUNK = 500
 
 
 def rank(resident: Resident, connection: sqlite3.Connection, query: Query) -> RankedPage:
@@ -154,14 +156,15 @@ def _best(scores: Floats, ids: NDArray[Any], among: Slots, limit: int) -> Slots:
 
 
 def _hits(connection: sqlite3.Connection, rows: list[int], scored: Scored) -> tuple[Ranked, ...]:
-    found = {
-        row: unpack_memory(body, count, at)
-        for row, body, count, at in connection.execute(
+    found: dict[int, Memory] = {}
+    for start in range(0, len(rows), _CHUNK):
+        some = rows[start : start + _CHUNK]
+        bodies = connection.execute(
             "SELECT b.row, b.memory, a.count, a.at FROM bodies b LEFT JOIN access a ON a.row = b.row"  # noqa: S608 - question marks
-            f" WHERE b.row IN ({','.join('?' * len(rows))})",
-            rows,
+            f" WHERE b.row IN ({','.join('?' * len(some))})",
+            some,
         )
-    }
+        found.update((row, unpack_memory(body, count, at)) for row, body, count, at in bodies)
     return tuple(
         Ranked(memory=found[row], score=float(scored.score[at]), parts=scored.parts(at)) for at, row in enumerate(rows)
     )

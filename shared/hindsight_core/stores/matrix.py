@@ -24,6 +24,10 @@ class Matrix:
         self._slabs: list[Vectors] = []
 
     @property
+    def dimension(self) -> int:
+        return self._dimension
+
+    @property
     def nbytes(self) -> int:
         return sum(slab.nbytes for slab in self._slabs)
 

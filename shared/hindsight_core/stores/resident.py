@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from hindsight_core.errors import ConfigurationError
 from hindsight_core.scoring import Floats, Mask
 from hindsight_core.stores import Vector
 from hindsight_core.stores.matrix import Matrix
@@ -123,6 +124,11 @@ class Resident:
         `vectors` has shape (dimension,) or (dimension, n), the answer (slots,) or (slots, n).
         """
         assert self.matrix is not None
+        if vectors.shape[0] != self.matrix.dimension:
+            raise ConfigurationError(
+                f"A vector of {vectors.shape[0]} dimensions cannot be compared with those of {self.matrix.dimension}.",
+                remedy="Use the embedder that the store was filled with.",
+            )
         found = self.matrix.products(vectors, slots)
         found[np.isnan(self["closeness"][slots])] = -np.inf
         return found

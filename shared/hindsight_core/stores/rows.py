@@ -85,9 +85,11 @@ COLUMNS = (
 Row: TypeAlias = tuple[bytes, bytes, int | None, int | None, bytes | None, bytes | None]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_encode = msgspec.msgpack.Encoder().encode
-_memory = msgspec.msgpack.Decoder(Memory).decode
-_fields = msgspec.msgpack.Decoder(IndexFields).decode
+# JSON, because metadata may hold whole numbers of any size, which MessagePack cannot.
+_encode_memory = msgspec.json.Encoder().encode
+decode_memory = msgspec.json.Decoder(Memory).decode
+_encode_fields = msgspec.msgpack.Encoder().encode
+decode_fields = msgspec.msgpack.Decoder(IndexFields).decode
 
 
 class Packed(msgspec.Struct, frozen=True, kw_only=True):
@@ -137,8 +139,8 @@ def pack(record: Record) -> Packed:
             memory.pinned,
             _facts(memory, index, bare, mixed),
         ),
-        memory=_encode(replace(memory, access_count=0, last_accessed_at=None)),
-        fields=_encode(index),
+        memory=_encode_memory(replace(memory, access_count=0, last_accessed_at=None)),
+        fields=_encode_fields(index),
         text=pack_terms(index.text),
         context=pack_terms(index.context),
         labels=np.array(labels(memory, index), "<u8").tobytes(),
@@ -198,7 +200,7 @@ def widen(blob: bytes) -> Vector:
 
 def unpack_memory(body: bytes, count: int | None, at: int | None) -> Memory:
     """A memory with its access statistics, None where it was never accessed."""
-    memory = _memory(body)
+    memory = decode_memory(body)
     if count is None:
         return memory
     return replace(memory, access_count=count, last_accessed_at=None if at is None else instant(at))
@@ -210,7 +212,7 @@ def unpack(row: Row) -> Record:
     vector = None if bare is None else widen(bare)
     return Record(
         memory=unpack_memory(body, count, at),
-        index=_fields(fields),
+        index=decode_fields(fields),
         bare=vector,
         mixed=vector if mixed is None else widen(mixed),
     )
