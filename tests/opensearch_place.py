@@ -6,6 +6,7 @@ import contextlib
 import json
 import secrets
 from typing import Any, Self
+from urllib.parse import quote
 
 import httpx
 
@@ -42,6 +43,30 @@ class OpenSearchPlace:
         """The `_id`s of one kind of documents."""
         self._call("POST", "_refresh")
         return [hit["_id"] for hit in self._hits(index) if f"/{kind}/" in hit["_id"]]
+
+    def names(self) -> list[str]:
+        """The names of all indices of the prefix."""
+        answer = self._client.get(f"/_cat/indices/{self.prefix}-*", params={"format": "json"})
+        return [found["index"] for found in answer.raise_for_status().json()]
+
+    def deleted(self, index: str) -> int:
+        """How many deleted documents are still on the disk."""
+        answer = self._client.get(f"/{self.prefix}-{index}/_stats/docs").raise_for_status().json()
+        return int(answer["_all"]["total"]["docs"]["deleted"])
+
+    def block(self, on: bool) -> None:
+        """Refuse writes to the memories, as OpenSearch does when its disk is full."""
+        body = {"index": {"blocks": {"read_only_allow_delete": True if on else None}}}
+        self._client.put(f"/{self.prefix}-memories/_settings", json=body).raise_for_status()
+
+    def put(self, index: str, name: str, document: dict[str, Any]) -> None:
+        """Write one document as it is."""
+        place = quote(name, safe="")
+        self._client.put(f"/{self.prefix}-{index}/_doc/{place}?refresh=true", json=document).raise_for_status()
+
+    def remove(self) -> None:
+        """Remove the indices."""
+        self._client.delete(f"/{self.prefix}-*").raise_for_status()
 
     def _hits(self, index: str) -> list[dict[str, Any]]:
         answer = self._client.post(f"/{self.prefix}-{index}/_search", json={"size": 10_000})

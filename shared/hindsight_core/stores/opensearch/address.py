@@ -24,8 +24,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     `shards` of a new index; `ef_search` of every k-NN search. Up to `exact_below` memories in scope are compared one
     by one, more by k-NN with exact scores for the best. `timeout` in seconds bounds every call. `verify=false` accepts
-    any certificate. `expunge=true` has what was erased leave the disk at once, at the price of a merge per erasure.
-    `region`, `service` (`es` for a domain, `aoss` for a serverless collection) and `tls` are for `opensearch+aws`.
+    any certificate. `region`, `service` (`es` for a domain, `aoss` for a serverless collection) and `tls` are for
+    `opensearch+aws`.
     """
 
     shards: Annotated[int, Meta(ge=1, le=1024)] = 1
@@ -33,7 +33,6 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     exact_below: Annotated[int, Meta(ge=0)] = 20_000
     timeout: Annotated[float, Meta(gt=0)] = 30.0
     verify: bool = True
-    expunge: bool = False
     region: str = ""
     service: Literal["es", "aoss"] = "es"
     tls: bool = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
@@ -12,7 +13,7 @@ from opensearchpy.exceptions import ConnectionError as NotConnected
 from opensearchpy.exceptions import ConnectionTimeout, OpenSearchException, TransportError
 from opensearchpy.serializer import Serializer
 
-from hindsight_core.errors import MissingExtra, StoreUnavailable
+from hindsight_core.errors import ConfigurationError, MissingExtra, StoreUnavailable
 from hindsight_core.stores.opensearch.address import Address
 from hindsight_core.stores.opensearch.loops import PerLoop
 
@@ -100,11 +101,15 @@ class Connection:
 
     def _open(self) -> AsyncOpenSearch:
         address = self.address
-        login = None if address.user is None else (address.user, address.password)
+        headers: dict[str, str] = {}
+        if address.user is not None:
+            login = f"{address.user}:{address.password}".encode()
+            headers["authorization"] = f"Basic {base64.b64encode(login).decode()}"
         return AsyncOpenSearch(
             hosts=[{"host": address.host, "port": address.port}],
             connection_class=AsyncHttpConnection,
-            http_auth=_signer(address) if address.signed else login,
+            headers=headers,
+            http_auth=signer(address) if address.signed else None,
             use_ssl=address.tls,
             verify_certs=address.options.verify,
             ssl_show_warn=False,
@@ -114,7 +119,7 @@ class Connection:
         )
 
 
-def _signer(address: Address) -> Callable[..., Value]:
+def signer(address: Address) -> Callable[..., Value]:
     try:
         from botocore.session import Session
     except ImportError as exc:
@@ -123,7 +128,7 @@ def _signer(address: Address) -> Callable[..., Value]:
 
     credentials: Value = Session().get_credentials()
     if credentials is None:
-        raise StoreUnavailable(
+        raise ConfigurationError(
             f"There are no AWS credentials to sign requests to {address} with.",
             remedy="Give this process a role, or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.",
         )
@@ -150,6 +155,7 @@ class _Cause(msgspec.Struct):
 
 class _Failure(msgspec.Struct):
     error: _Cause | str = ""
+    message: str = ""  # Amazon's, of what does not reach OpenSearch
 
 
 def reason(info: Value) -> str:
@@ -158,7 +164,8 @@ def reason(info: Value) -> str:
         failure = msgspec.json.decode(info, type=_Failure) if isinstance(info, str) else msgspec.convert(info, _Failure)
     except msgspec.DecodeError:
         return str(info)
-    return failure.error if isinstance(failure.error, str) else failure.error.said or str(info)
+    error = failure.error if isinstance(failure.error, str) else failure.error.said
+    return (error or failure.message or str(info)).rstrip(".")
 
 
 def explained(exc: TransportError, address: Address, timeout: float) -> StoreUnavailable:

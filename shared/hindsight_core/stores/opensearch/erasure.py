@@ -46,12 +46,11 @@ def without_quotes(reason: str, texts: Iterable[str]) -> str:
 class Eraser:
     """Erases memories of a namespace and their traces.
 
-    With `expunge` they leave the disk at once; else when their segments are merged, as is every deleted document.
+    No search or read finds them from then on; they leave the disk as `Indices.expunge` says.
     """
 
-    def __init__(self, indices: Indices, *, expunge: bool = False) -> None:
+    def __init__(self, indices: Indices) -> None:
         self._indices = indices
-        self._expunge = expunge
 
     async def erase(self, namespace: str, ids: Sequence[str], version: int) -> None:
         """As often as it is called for the same change, to the same end."""
@@ -63,8 +62,6 @@ class Eraser:
             some = ids[start : start + _CHUNK]
             await self._remove(namespace, "retrievals", some)
             await self._remove(namespace, "journal", some, _is("log", "receipt"), _until(version))
-        if self._expunge:
-            await self._indices.expunge()
 
     async def _take_texts(self, namespace: str, ids: Sequence[str], version: int) -> None:
         places = [document_id(namespace, memory_id) for memory_id in ids]

@@ -126,7 +126,10 @@ class Indices:
         await self._refreshers[index].get().refresh()
 
     async def expunge(self) -> None:
-        """Deleted documents leave the disk: the log of recent writes is emptied, and segments are written anew."""
+        """Deleted documents leave the disk: the log of recent writes is emptied, and segments are written anew.
+
+        OpenSearch keeps them for its own recovery until about half a minute after they were deleted.
+        """
         names = ",".join(self.name(index) for index in INDICES)
         await self._connection.request("POST", f"/{names}/_flush")
         await self._connection.request("POST", f"/{names}/_forcemerge", params={"only_expunge_deletes": "true"})

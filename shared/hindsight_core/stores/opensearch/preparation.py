@@ -48,6 +48,8 @@ class Preparation:
         return None
 
     async def _prepare(self, identity: str | None) -> None:
+        if self._connection.address.options.service == "aoss":
+            await self._probe()
         stored = await self._stored()
         if stored is None:
             await self._create()
@@ -68,6 +70,27 @@ class Preparation:
             raise ConfigurationError(
                 f"The vectors at {self._connection.address} were made by {stored.get(_IDENTITY)}, not by {identity}.",
                 remedy="Use the embedder they were made with, or export the memories and import them elsewhere.",
+            )
+
+    async def _probe(self) -> None:
+        """Raise `ConfigurationError` for a serverless collection that lacks what this store is built on.
+
+        Asked of what does not exist, so that nothing is changed.
+        """
+        lacking: list[str] = []
+        try:
+            await self._indices.write([Action("state", "create", {"_id": _SCHEMA}, "{}")])
+        except StoreUnavailable as exc:
+            if "ID is not supported" in exc.detail:
+                lacking.append("it takes no ids, so a repeated write would be stored twice")
+        try:
+            await self._connection.request("POST", f"/{self._connection.address.prefix}-*/_refresh")
+        except Refused:
+            lacking.append("it knows no refresh, so a search would not see what was just written")
+        if lacking:
+            raise ConfigurationError(
+                f"The serverless collection at {self._connection.address} cannot hold memories: {'; '.join(lacking)}.",
+                remedy="Create an OpenSearch domain instead, and use its endpoint with ?service=es.",
             )
 
     async def _stored(self) -> dict[str, str] | None:

@@ -58,7 +58,7 @@ class OpenSearchStore:
         self._preparation = preparation or Preparation(connection, indices)
         heads = Heads(indices)
         dimensions = Dimensions(connection, indices)
-        self._intents = Intents(indices, heads, Eraser(indices, expunge=options.expunge), patience=patience)
+        self._intents = Intents(indices, heads, Eraser(indices), patience=patience)
         self._commits = Commits(indices, heads, self._intents, dimensions)
         self._accesses = Accesses(indices)
         self._search = Search(indices, dimensions, Frequencies(indices), self._accesses, options)
@@ -178,6 +178,13 @@ class OpenSearchStore:
         async with self._in_time():
             await self._indices.search("memories", None, {"size": 0, "terminate_after": 1})
             return Component(name="store", status="ok", detail=f"OpenSearch at {self._connection.address}")
+
+    async def expunge(self) -> None:
+        """Take what was erased off the disk, without waiting for the merges that do it in time.
+
+        Costs a rewrite of every segment that holds a deleted document: once after an erasure, a minute later, or daily.
+        """
+        await self._indices.expunge()
 
     async def aclose(self) -> None:
         await self._connection.aclose()

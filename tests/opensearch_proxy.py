@@ -1,0 +1,115 @@
+"""What stands between Hindsight and an OpenSearch at Amazon: it verifies each request's signature, then passes it on.
+
+The signature is computed anew with botocore's own signer from what arrived. With `serverless` it refuses what a
+serverless vector collection refuses, in Amazon's words.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import aiohttp
+from aiohttp import web
+from botocore.auth import SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials
+
+_AUTHORIZATION = re.compile(
+    r"AWS4-HMAC-SHA256 Credential=([^/]+)/(\d{8})/([^/]+)/([^/]+)/aws4_request,"
+    r" SignedHeaders=([^,]+), Signature=([0-9a-f]{64})\Z"
+)
+
+
+class Verifier:
+    """A proxy for one key; counts what it let through and what it refused."""
+
+    def __init__(self, upstream: str, credentials: Credentials, *, serverless: bool = False) -> None:
+        self._upstream = upstream
+        self._credentials = credentials
+        self._serverless = serverless
+        self.passed = 0
+        self.refused = 0
+        self.regions: set[tuple[str, str]] = set()
+
+    async def handle(self, request: web.Request) -> web.Response:
+        body = await request.read()
+        if (fault := self.fault(request, body)) is not None:
+            self.refused += 1
+            return web.json_response({"message": fault}, status=403)
+        self.passed += 1
+        if self._serverless and (answer := _refusal(request, body)) is not None:
+            return answer
+        async with (
+            aiohttp.ClientSession() as session,
+            session.request(
+                request.method,
+                self._upstream + request.raw_path,
+                data=body,
+                headers={"Content-Type": "application/json"},
+            ) as answer_of_node,
+        ):
+            content = await answer_of_node.read()
+            return web.Response(body=content, status=answer_of_node.status, content_type="application/json")
+
+    def fault(self, request: web.Request, body: bytes) -> str | None:
+        """What is wrong with the request's signature, None when it is right."""
+        found = _AUTHORIZATION.match(request.headers.get("Authorization", ""))
+        if found is None:
+            return "Missing Authentication Token"
+        key, day, region, service, signed, signature = found.groups()
+        if key != self._credentials.access_key:
+            return "The security token included in the request is invalid."
+        stamp = request.headers["X-Amz-Date"]
+        if not stamp.startswith(day):
+            return "Date in Credential scope does not match."
+        if request.headers["X-Amz-Content-SHA256"] != hashlib.sha256(body).hexdigest():
+            return "The provided 'x-amz-content-sha256' header does not match what was computed."
+        headers = {name: request.headers[name] for name in signed.split(";") if name != "host"}
+        again = AWSRequest(
+            method=request.method, url=f"http://{request.host}{request.raw_path}", data=body, headers=headers
+        )
+        again.context["timestamp"] = stamp
+        signer = SigV4Auth(self._credentials, service, region)
+        text = signer.string_to_sign(again, signer.canonical_request(again))
+        if signer.signature(text, again) != signature:
+            return "The request signature we calculated does not match the signature you provided."
+        self.regions.add((region, service))
+        return None
+
+
+def _refusal(request: web.Request, body: bytes) -> web.Response | None:
+    if request.path.endswith("/_refresh"):
+        return web.json_response({"message": "Not Found"}, status=404)
+    if request.path == "/_bulk":
+        items = [
+            {verb: {"status": 400, "error": {"type": "illegal_argument_exception", "reason": _NO_ID}}}
+            for line in body.splitlines()
+            for verb, fields in json.loads(line).items()
+            if verb in {"create", "index"} and "_id" in fields
+        ]
+        if items:
+            return web.json_response({"took": 0, "errors": True, "items": items})
+    return None
+
+
+_NO_ID = "Document ID is not supported in create/index operation request"
+
+
+@asynccontextmanager
+async def serving(verifier: Verifier) -> AsyncGenerator[str]:
+    """The address at which a proxy answers, `HOST:PORT`."""
+    app = web.Application(client_max_size=1 << 26)
+    app.router.add_route("*", "/{path:.*}", verifier.handle)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        (server,) = [socket.getsockname() for socket in site._server.sockets]  # type: ignore[union-attr]
+        yield f"127.0.0.1:{server[1]}"
+    finally:
+        await runner.cleanup()

@@ -1,0 +1,272 @@
+"""An OpenSearch that is away, slow, full, foreign or emptied is an error that says so, never an empty memory."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from localstack.service import ServiceProcess, free_port
+
+from hindsight_core.errors import ConfigurationError, StoreUnavailable
+from hindsight_core.lexical import tokens
+from hindsight_core.stores import ChangeSet, MemoryStore, open_store
+from hindsight_core.stores.opensearch.address import parse
+from hindsight_core.stores.opensearch.connection import Connection
+from hindsight_core.stores.opensearch.indices import Indices
+from hindsight_core.stores.opensearch.preparation import Preparation
+from hindsight_core.stores.opensearch.store import OpenSearchStore
+from opensearch_place import OpenSearchPlace
+from samples import EVERYTHING, NAMESPACE, memory, puts, record, run, search, unit
+
+Answer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+def impatient(url: str, *, attempts: int) -> OpenSearchStore:
+    """A store that asks for its OpenSearch as often at the start, without a pause."""
+    connection = Connection(parse(url))
+    return OpenSearchStore(
+        connection, preparation=Preparation(connection, Indices(connection), attempts=attempts, pause=0.0)
+    )
+
+
+@asynccontextmanager
+async def closing(store: MemoryStore) -> AsyncGenerator[MemoryStore]:
+    try:
+        yield store
+    finally:
+        await store.aclose()
+
+
+async def every_reading_verb(store: MemoryStore) -> list[BaseException | Any]:
+    return await asyncio.gather(
+        store.head(NAMESPACE),
+        store.get(NAMESPACE, ["a"]),
+        store.rank(NAMESPACE, search(tokens("tea"), unit(1))),
+        store.neighbours(NAMESPACE, unit(1)[None, :], EVERYTHING, 3),
+        store.scan(NAMESPACE, EVERYTHING, after=None, limit=10),
+        store.read(NAMESPACE, "events"),
+        store.read(NAMESPACE, "retrievals"),
+        store.receipt(NAMESPACE, "k"),
+        store.count(NAMESPACE),
+        store.check(),
+        return_exceptions=True,
+    )
+
+
+async def test_an_openSearch_that_never_starts_is_named_with_host_port_and_setting() -> None:  # noqa: N802
+    port = free_port()
+    async with closing(impatient(f"opensearch://127.0.0.1:{port}/p", attempts=3)) as store:
+        with pytest.raises(StoreUnavailable, match=r"asked 3 times") as caught:
+            await store.prepare("model-a")
+    for said in ("127.0.0.1", str(port), "HINDSIGHT_STORE"):
+        assert said in caught.value.detail
+    assert caught.value.remedy
+    assert caught.value.__cause__ is not None
+
+
+async def test_nothing_listening_is_an_error_of_every_verb_with_a_remedy() -> None:
+    async with closing(open_store(f"opensearch://127.0.0.1:{free_port()}")) as store:
+        for answer in await every_reading_verb(store):
+            assert isinstance(answer, StoreUnavailable)
+            assert "cannot be reached" in answer.detail
+            assert answer.remedy
+        with pytest.raises(StoreUnavailable):
+            await store.commit(NAMESPACE, puts(record(memory("a"))))
+
+
+@asynccontextmanager
+async def listening(answer: Answer) -> AsyncGenerator[int]:
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    async with server:
+        yield server.sockets[0].getsockname()[1]
+
+
+async def test_what_never_answers_is_given_up_after_the_timeout() -> None:
+    over = asyncio.Event()
+
+    async def silent(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await over.wait()
+        writer.close()
+
+    async with listening(silent) as port, closing(open_store(f"opensearch://127.0.0.1:{port}?timeout=0.2")) as store:
+        began = time.monotonic()
+        for answer in await every_reading_verb(store):
+            assert isinstance(answer, StoreUnavailable)
+            assert "0.2 s" in answer.detail
+        assert time.monotonic() - began < 5.0
+        over.set()
+
+
+async def test_what_answers_but_is_no_openSearch_is_told_apart() -> None:  # noqa: N802
+    async def greeting(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(
+            b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 5\r\nConnection: close\r\n\r\nHello"
+        )
+        await writer.drain()
+        writer.close()
+
+    async with listening(greeting) as port, closing(open_store(f"opensearch://127.0.0.1:{port}")) as store:
+        for answer in await every_reading_verb(store):
+            assert isinstance(answer, StoreUnavailable)
+            assert "does not answer as OpenSearch does" in answer.detail
+
+
+async def test_wrong_credentials_are_an_error_at_the_start_and_of_every_verb() -> None:
+    async def refusing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 12\r\nConnection: close\r\n\r\nUnauthorized")
+        await writer.drain()
+        writer.close()
+
+    async with (
+        listening(refusing) as port,
+        closing(open_store(f"opensearch://ann:wrong@127.0.0.1:{port}")) as store,
+    ):
+        with pytest.raises(ConfigurationError, match="credentials") as caught:
+            await store.prepare(None)
+        assert "HINDSIGHT_STORE" in caught.value.remedy
+        for answer in await every_reading_verb(store):
+            assert isinstance(answer, StoreUnavailable)
+            assert "wrong" not in answer.detail + answer.remedy
+
+
+async def test_indices_that_were_deleted_are_an_error_not_an_empty_memory(opensearch_url: str) -> None:
+    with OpenSearchPlace(opensearch_url) as place:
+        await place.make()
+        async with closing(open_store(place.store_url)) as store:
+            await store.commit(NAMESPACE, puts(record(memory("a"))))
+            place.remove()
+            for answer in await every_reading_verb(store):
+                assert isinstance(answer, StoreUnavailable), answer
+            with pytest.raises(StoreUnavailable):
+                await store.commit(NAMESPACE, puts(record(memory("b"))))
+            assert place.names() == []  # and writing has made no index by itself
+
+
+async def test_a_full_disk_is_told_and_the_change_takes_effect_once_there_is_room(
+    opensearch_place: OpenSearchPlace,
+) -> None:
+    opensearch_place.empty()
+    async with closing(open_store(opensearch_place.store_url)) as store:
+        await store.prepare("model-a")
+        opensearch_place.block(True)
+        try:
+            with pytest.raises(StoreUnavailable, match="block") as caught:
+                await store.commit(NAMESPACE, puts(record(memory("a"))))
+            assert "takes effect" in caught.value.detail
+        finally:
+            opensearch_place.block(False)
+        assert [r.memory.id for r in await store.scan(NAMESPACE, EVERYTHING, after=None, limit=5)] == ["a"]
+
+
+async def test_a_newer_schema_and_other_vectors_are_refused(opensearch_place: OpenSearchPlace) -> None:
+    opensearch_place.empty()
+    async with closing(open_store(opensearch_place.store_url)) as store:
+        await store.prepare("model-a")
+        opensearch_place.put("state", "/schema", {"value": "2"})
+        try:
+            with pytest.raises(ConfigurationError, match="newer version"):
+                await store.prepare("model-a")
+        finally:
+            opensearch_place.put("state", "/schema", {"value": "1"})
+
+
+def test_one_store_serves_several_event_loops(opensearch_place: OpenSearchPlace) -> None:
+    opensearch_place.empty()
+    store = open_store(opensearch_place.store_url)
+
+    async def write(number: int) -> int:
+        async with closing(store):
+            await store.prepare("model-a")
+            return await store.commit(NAMESPACE, puts(record(memory(str(number))), run_id=str(number)))
+
+    assert [asyncio.run(write(number)) for number in range(3)] == [1, 2, 3]
+
+
+async def test_what_is_erased_leaves_the_disk_when_that_is_asked_for(opensearch_url: str) -> None:
+    with OpenSearchPlace(opensearch_url) as place:
+        await place.make()
+        async with closing(open_store(place.store_url)) as store:
+            assert isinstance(store, OpenSearchStore)
+            await store.commit(NAMESPACE, puts(*(record(memory(str(n)), unit(n)) for n in range(9))))
+            await store.commit(NAMESPACE, ChangeSet(run=run("2"), erases=("7",)))
+            assert place.deleted("memories") > 0
+            async with asyncio.timeout(90):  # OpenSearch itself keeps them for half a minute
+                while place.deleted("memories"):
+                    await asyncio.sleep(2)
+                    await store.expunge()
+            assert [r.memory.id for r in await store.scan(NAMESPACE, EVERYTHING, after=None, limit=9)] == list(
+                "01234568"
+            )
+
+
+@pytest.fixture
+async def place_of_the_node(opensearch_node: ServiceProcess) -> AsyncGenerator[tuple[OpenSearchPlace, ServiceProcess]]:
+    with OpenSearchPlace(opensearch_node.url, "timeout=15") as place:
+        await place.make()
+        yield place, opensearch_node
+        await asyncio.to_thread(opensearch_node.start, seconds=180)
+
+
+async def test_a_node_that_stops_or_is_killed_under_load_loses_no_acknowledged_write(
+    place_of_the_node: tuple[OpenSearchPlace, ServiceProcess],
+) -> None:
+    place, node = place_of_the_node
+    acknowledged: list[str] = []
+    failures: list[StoreUnavailable] = []
+    longest = 0.0
+    goal = 10
+    reached, failed, over = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def timed(call: Awaitable[object]) -> bool:
+        nonlocal longest
+        began = time.monotonic()
+        try:
+            await call
+        except StoreUnavailable as exc:
+            failures.append(exc)
+            failed.set()
+            return False
+        finally:
+            longest = max(longest, time.monotonic() - began)
+        return True
+
+    async def write(writer: int, store: MemoryStore) -> None:
+        number = 0
+        while not over.is_set():
+            name = f"{writer}-{number:05}"
+            number += 1
+            if await timed(store.commit(NAMESPACE, puts(record(memory(name), unit(number)), run_id=name))):
+                acknowledged.append(name)
+                if len(acknowledged) >= goal:
+                    reached.set()
+
+    async def read(store: MemoryStore) -> None:
+        while not over.is_set():
+            await timed(store.rank(NAMESPACE, search(tokens("kettle"), unit(1))))
+
+    async with closing(impatient(place.store_url, attempts=1)) as one, closing(open_store(place.store_url)) as two:
+        await one.prepare("model-a")
+        load = [asyncio.create_task(work) for work in (write(0, one), write(1, two), read(one), read(two))]
+        for end in (node.stop, node.kill):
+            await asyncio.wait_for(reached.wait(), 120)
+            failed.clear()
+            await asyncio.to_thread(end)
+            await asyncio.wait_for(failed.wait(), 60)
+            await asyncio.to_thread(node.start, seconds=180)
+            goal = len(acknowledged) + 10
+            reached.clear()
+        await asyncio.wait_for(reached.wait(), 120)
+        over.set()
+        await asyncio.gather(*load)
+        kept = {r.memory.id for r in await one.scan(NAMESPACE, EVERYTHING, after=None, limit=10_000)}
+        head = await two.head(NAMESPACE)
+    assert set(acknowledged) <= kept
+    assert head.memories == len(kept)
+    assert all(failure.remedy for failure in failures)
+    assert longest < 20.0
