@@ -327,3 +327,13 @@ async def test_a_scan_reads_only_what_its_narrowest_condition_finds(tmp_path: Pa
     connection.close()
     assert index in plan[0]
     assert not any("TEMP B-TREE" in detail for detail in plan)
+
+
+async def test_a_mixed_vector_is_stored_only_where_it_differs_and_both_in_half_precision(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "hindsight.db")
+    await store.commit(NAMESPACE, puts(record(memory("a"), unit(1)), record(memory("b"), unit(2), [unit(3)])))
+    await store.aclose()
+    connection = sqlite3.connect(tmp_path / "hindsight.db")
+    sizes = connection.execute("SELECT length(bare), length(mixed) FROM vectors ORDER BY row").fetchall()
+    connection.close()
+    assert sizes == [(32, None), (32, 32)]

@@ -271,6 +271,28 @@ def test_vectors_that_cannot_matter_are_not_read(
     file.close()
 
 
+async def test_a_score_does_not_depend_on_where_its_memory_lies(tmp_path: Path) -> None:
+    records = [record(memory(f"{n:05}"), unit(n, 384)) for n in range(1501)]
+    by = formula(calibration=(-0.2, 0.6), weights=Weights(offset=0.0))
+    query = search([], unit(77_777, 384), by=by, limit=100)
+    pages = []
+    for number in range(3):
+        random.Random(number).shuffle(records)
+        store = SqliteStore(tmp_path / f"{number}.db")
+        await store.commit(NAMESPACE, puts(*records[number:]))
+        page = (await store.rank(NAMESPACE, query)).hits
+        pages.append({hit.memory.id: hit for hit in page})
+        for start in range(0, 100, 7):
+            few = page[start : start + 7 - number]
+            alone = replace(query, where=Where(ids=tuple(hit.memory.id for hit in few)))
+            assert (await store.rank(NAMESPACE, alone)).hits == few
+        await store.aclose()
+    for page in pages[1:]:
+        common = pages[0].keys() & page.keys()
+        assert len(common) > 90
+        assert all(pages[0][memory_id] == page[memory_id] for memory_id in common)
+
+
 async def test_neighbours_are_found_through_mixed_vectors_even_where_context_pulls_them_apart(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "a.db")
     records = [
