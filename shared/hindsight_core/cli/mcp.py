@@ -75,7 +75,6 @@ async def _memories(url: str | None, store: str | None, namespace: str | None) -
     from hindsight_functions.tools.connection import ServiceMemories
 
     settings = load(os.environ, data_dir=data_dir(), store=store, namespace=namespace)
-    logs.configure(settings.log_level)
 
     def allow(verb: Verb) -> Caller:
         del verb  # whoever starts the process owns the store it names
@@ -88,9 +87,10 @@ async def _memories(url: str | None, store: str | None, namespace: str | None) -
             request_id=new_id(now),
         )
 
-    service = open_service(settings)
-    try:
-        await service.start()
-        yield ServiceMemories(service, allow)
-    finally:
-        await service.aclose()
+    with logs.events(settings.log_level):
+        service = open_service(settings)
+        try:
+            await service.start()
+            yield ServiceMemories(service, allow)
+        finally:
+            await service.aclose()
