@@ -369,3 +369,34 @@ async def test_every_reference_in_the_schema_leads_somewhere(http: httpx.AsyncCl
         return set()
 
     assert references(document) <= known
+
+
+async def test_the_log_tells_of_requests_and_never_of_their_texts(
+    http: httpx.AsyncClient, capsys: pytest.CaptureFixture[str]
+):
+    await stored(http, DOG, user_id="ann-7")
+    await http.post("/v1/search", json={"query": "What is Biscuit?"})
+    await http.post("/v1/search", json={"query": "Biscuit", "intent": "Biscuit"})
+    await http.get("/v1/memories?user_id=ann-7", headers={"X-Request-Id": "req-9"})
+    log = capsys.readouterr().err
+    assert "info http.answered method=POST route=/v1/memories status=201" in log
+    assert "request_id=req-9" in log
+    assert "Biscuit" not in log
+    assert "ann-7" not in log
+
+
+async def test_what_no_one_foresaw_is_a_problem_without_details_and_stands_in_the_log(
+    http: httpx.AsyncClient, service: MemoryService, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    async def broken(*_: object) -> None:
+        raise ZeroDivisionError("the inside story")
+
+    monkeypatch.setattr(service, "stats", broken)
+    answer = await http.get("/v1/stats", headers={"X-Request-Id": "req-5"})
+    assert answer.status_code == 500
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.json()["code"] == "internal"
+    assert "inside story" not in answer.text
+    log = capsys.readouterr().err
+    assert "http.failed request_id=req-5" in log
+    assert "ZeroDivisionError: the inside story" in log

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -47,6 +48,15 @@ def test_the_python_example_runs(served, environment):
     code = example.replace("http://127.0.0.1:8100", served)
     ran = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     assert ran.stdout.startswith("我对花生过敏")
+
+
+def test_the_http_examples_are_answered(served):
+    examples = re.findall(r"^\$ (curl (?:.*\\\n)*.*)", README, re.MULTILINE)
+    assert len(examples) == 2
+    for example in examples:
+        command = example.replace("localhost:8100", served.removeprefix("http://"))
+        ran = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, check=True)
+        assert {"results", "hits"} & json.loads(ran.stdout).keys(), ran.stdout
 
 
 def test_the_first_commands_do_what_they_say(environment):

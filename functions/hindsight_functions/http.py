@@ -99,16 +99,16 @@ def create_app(
     @asynccontextmanager
     async def serve(app: Litestar) -> AsyncGenerator[None]:
         found = settings or load(os.environ, data_dir=data_dir())
-        logs.configure(found.log_level)
-        own = service or open_service(found, embedder=embedder)
-        app.state.settings, app.state.service = found, own
-        try:
-            if service is None:
-                await own.start()
-            yield
-        finally:
-            if service is None:
-                await own.aclose()
+        with logs.events(found.log_level):
+            own = service or open_service(found, embedder=embedder)
+            app.state.settings, app.state.service = found, own
+            try:
+                if service is None:
+                    await own.start()
+                yield
+            finally:
+                if service is None:
+                    await own.aclose()
 
     return Function(
         [*routes, health, ready, metrics, get_schema],

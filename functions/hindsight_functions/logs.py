@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import logging
 import sys
+from collections.abc import Generator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 
 _STANDARD = frozenset(vars(logging.LogRecord("", 0, "", 0, "", (), None))) | {"message", "asctime", "taskName"}
-_QUIET = ("httpx", "httpcore", "opensearch", "apscheduler", "mangum")
 
 
 class EventFormatter(logging.Formatter):
@@ -23,16 +24,29 @@ class EventFormatter(logging.Formatter):
         return line
 
 
-def configure(level: str) -> None:
-    """Send the events of this process to standard error, from `level` on."""
-    handler = logging.StreamHandler(sys.stderr)
+@contextmanager
+def events(level: str) -> Generator[None]:
+    """Send the events of this process to standard error, from `level` on; afterwards logging is as it was before."""
+    root, ours = logging.getLogger(), logging.getLogger("hindsight")
+    before = (root.handlers[:], root.level, ours.level)
+    handler = _StandardError()
     handler.setFormatter(EventFormatter())
-    root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
-    logging.getLogger("hindsight").setLevel(level.upper())
-    for name in _QUIET:
-        logging.getLogger(name).setLevel(logging.WARNING)
+    ours.setLevel(level.upper())
+    try:
+        yield
+    finally:
+        root.handlers[:] = before[0]
+        root.setLevel(before[1])
+        ours.setLevel(before[2])
+
+
+class _StandardError(logging.Handler):
+    """Writes to what standard error is by then, which a process may redirect."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        print(self.format(record), file=sys.stderr, flush=True)  # noqa: T201 (a log is what is printed)
 
 
 def _value(value: object) -> str:
