@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
 
 import numpy as np
+from msgspec.structs import replace
 
 from hindsight_core.indexing import index_fields, mix
 from hindsight_core.models import AuditEvent, Memory, Parts, Retrieval, Run
@@ -20,6 +21,7 @@ NAMESPACE = "acme"
 START = datetime(2024, 5, 1, 12, tzinfo=UTC)
 START_MS = 1_714_564_800_000
 DAY = timedelta(days=1)
+LATER = START + DAY
 DAY_MS = 86_400_000
 DIMENSION = 16
 EVERYTHING = Where()
@@ -106,6 +108,21 @@ def search(
 
 ENGLISH = ["kettle", "tea", "ferry", "ticket", "harbour", "lamp", "violin", "garden"]
 WORDS = [*ENGLISH, "北京", "茶壶", "码头", "小提琴", "花园", "船票"]
+
+
+def successor(of: Record, **changes: object) -> Record:
+    """The next version of a memory."""
+    return replace(of, memory=replace(of.memory, version=of.memory.version + 1, **changes))
+
+
+async def found(store: MemoryStore, query: Query, namespace: str = NAMESPACE) -> list[str]:
+    """Ids of the best, in order."""
+    return [hit.memory.id for hit in (await store.rank(namespace, query)).hits]
+
+
+async def scanned(store: MemoryStore, where: Where, namespace: str = NAMESPACE) -> list[str]:
+    """Ids of all that satisfy the conditions, in order."""
+    return [r.memory.id for r in await store.scan(namespace, where, after=None, limit=1000)]
 
 
 def random_records(seed: int, count: int, *, dimension: int = DIMENSION) -> list[Record]:
