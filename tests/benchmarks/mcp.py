@@ -1,0 +1,86 @@
+"""Concurrent MCP sessions against plain HTTP: `python tests/benchmarks/mcp.py [--sessions 200]`.
+
+Starts one server process over an empty store, stores a few memories, and has N sessions at once do what an agent
+does: initialize, list the tools, search. The same N searches go over plain HTTP for comparison. Both sides are bare
+messages over the same HTTP client, so that what differs is the protocol. Prints p50 and p95 of the searches, errors,
+and the machine; fails when an answer was an error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import platform
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import httpx
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from mcp_clients import Wire, handshake
+from server import environment, server
+
+FACTS = ["I play the cello every Sunday", "我对花生过敏", "My sister Ana lives in Porto", "我以后查天气都默认用摄氏度"]
+QUESTION = "Which instrument do I play?"
+
+
+async def main(sessions: int, rounds: int) -> int:
+    with tempfile.TemporaryDirectory() as folder:
+        env = environment(HINDSIGHT_STORE=str(Path(folder) / "hindsight.db"), HINDSIGHT_LOG_LEVEL="warning")
+        with server(env=env) as running:
+            limits = httpx.Limits(max_connections=sessions)
+            async with httpx.AsyncClient(base_url=running.url, timeout=600, limits=limits, trust_env=False) as client:
+                for fact in FACTS:
+                    await Wire(client).call("memory_write", content=fact, force=True)
+
+                async def plain(_: int) -> list[float]:
+                    return [await timed(lambda: search(client)) for _ in range(rounds)]
+
+                async def agent(_: int) -> list[float]:
+                    wire = Wire(client)
+                    await wire.send("initialize", handshake("2025-11-25"))
+                    await wire.post({"jsonrpc": "2.0", "method": "notifications/initialized"})
+                    await wire.send("tools/list")
+                    return [await timed(lambda: wire.call("memory_search", query=QUESTION)) for _ in range(rounds)]
+
+                figures = {}
+                for name, one in (("http", plain), ("mcp", agent), ("http again", plain)):
+                    answers = await asyncio.gather(*(one(n) for n in range(sessions)), return_exceptions=True)
+                    errors = [answer for answer in answers if isinstance(answer, BaseException)]
+                    seconds = sorted(s for answer in answers if not isinstance(answer, BaseException) for s in answer)
+                    figures[name] = statistics.quantiles(seconds, n=20)[18]
+                    print(
+                        f"{name:10} {sessions} sessions x {rounds}: p50 {statistics.median(seconds) * 1e3:.0f} ms, "
+                        f"p95 {figures[name] * 1e3:.0f} ms, errors {len(errors)}"
+                    )
+                    if errors:
+                        print("first error:", errors[0])
+                        return 1
+    ratio = figures["mcp"] / ((figures["http"] + figures["http again"]) / 2)
+    print(f"p95 of mcp is {ratio:.2f} times that of http; {platform.platform()}, {os.cpu_count()} cores")
+    return 0
+
+
+async def search(client: httpx.AsyncClient) -> None:
+    answer = await client.post("/v1/search", json={"query": QUESTION})
+    assert answer.json()["hits"], answer.text
+
+
+async def timed(work: Callable[[], Awaitable[object]]) -> float:
+    started = time.perf_counter()
+    await work()
+    return time.perf_counter() - started
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sessions", type=int, default=200)
+    parser.add_argument("--rounds", type=int, default=2)
+    asked = parser.parse_args()
+    sys.exit(asyncio.run(main(asked.sessions, asked.rounds)))

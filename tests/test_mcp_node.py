@@ -1,0 +1,141 @@
+"""Other people's MCP programs against a server: the inspector's command line and the conformance suite, from npm.
+
+They are installed once into a cache outside the checkout (`HINDSIGHT_TEST_NODE`, else the user's cache directory).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Generator
+from pathlib import Path
+from typing import TypeAlias
+
+import platformdirs
+import pytest
+
+from conftest_services import REQUIRE_VARIABLE
+from server import Server, environment, server
+
+PACKAGES = ["node@22", "@modelcontextprotocol/inspector@0.15.0", "@modelcontextprotocol/conformance@0.1.16"]
+INSTALL_SECONDS, RUN_SECONDS = 600, 120
+APPLY = ["server-initialize", "ping", "tools-list", "resources-list", "prompts-list", "dns-rebinding-protection"]
+_FIXED = "calls a tool, prompt or resource of the suite's own reference server by its name"
+_NOT_OFFERED = "a capability that is not declared: nothing here logs to, subscribes or asks back from a client"
+_NO_STREAMS = "for servers with event streams; every answer here is one JSON object"
+DO_NOT_APPLY = {
+    "tools-call-simple-text": _FIXED,
+    "tools-call-image": _FIXED,
+    "tools-call-audio": _FIXED,
+    "tools-call-embedded-resource": _FIXED,
+    "tools-call-mixed-content": _FIXED,
+    "tools-call-error": _FIXED,
+    "tools-call-with-progress": _FIXED,
+    "json-schema-2020-12": _FIXED,
+    "resources-read-text": _FIXED,
+    "resources-read-binary": _FIXED,
+    "resources-templates-read": _FIXED,
+    "prompts-get-simple": _FIXED,
+    "prompts-get-with-args": _FIXED,
+    "prompts-get-embedded-resource": _FIXED,
+    "prompts-get-with-image": _FIXED,
+    "completion-complete": _NOT_OFFERED,
+    "logging-set-level": _NOT_OFFERED,
+    "tools-call-with-logging": _NOT_OFFERED,
+    "tools-call-sampling": _NOT_OFFERED,
+    "tools-call-elicitation": _NOT_OFFERED,
+    "elicitation-sep1034-defaults": _NOT_OFFERED,
+    "elicitation-sep1330-enums": _NOT_OFFERED,
+    "resources-subscribe": _NOT_OFFERED,
+    "resources-unsubscribe": _NOT_OFFERED,
+    "server-sse-polling": _NO_STREAMS,
+    "server-sse-multiple-streams": _NO_STREAMS,
+}
+Npm: TypeAlias = Callable[..., str]
+
+
+@pytest.fixture(scope="module")
+def npm() -> Npm:
+    """Runs a program of the packages; what it said. Any failure of it fails the test."""
+
+    def leave_out(reason: str) -> None:
+        if os.environ.get(REQUIRE_VARIABLE) == "1":
+            pytest.fail(f"{reason} ({REQUIRE_VARIABLE}=1 makes that a failure.)", pytrace=False)
+        pytest.skip(f"Left out: {reason}")
+
+    if shutil.which("npm") is None:
+        leave_out("There is no npm here; install Node.js for the MCP inspector and the conformance suite.")
+    chosen = os.environ.get("HINDSIGHT_TEST_NODE")
+    place = Path(chosen) if chosen else platformdirs.user_cache_path("hindsight-tests") / "mcp-node"
+    place.mkdir(parents=True, exist_ok=True)
+    done = place / "installed.json"
+    if not done.exists() or json.loads(done.read_text()) != PACKAGES:
+        install = ["npm", "install", "--prefix", str(place), "--no-audit", "--no-fund", "--silent", *PACKAGES]
+        ran = subprocess.run(install, capture_output=True, text=True, check=False, timeout=INSTALL_SECONDS)
+        if ran.returncode:
+            leave_out(f"npm could not install {', '.join(PACKAGES)}: {ran.stderr[-300:]}")
+        done.write_text(json.dumps(PACKAGES))
+    programs = place / "node_modules" / ".bin"
+    path = os.pathsep.join([str(programs), os.environ["PATH"]])
+
+    def run(program: str, *arguments: str) -> str:
+        command = [str(programs / program), *arguments]
+        env = {**os.environ, "PATH": path, "NO_COLOR": "1"}
+        ran = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=RUN_SECONDS)
+        assert ran.returncode == 0, ran.stdout + ran.stderr
+        return re.sub(r"\x1b\[[0-9;]*m", "", ran.stdout)
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Generator[Server]:
+    env = environment(HINDSIGHT_STORE=str(tmp_path_factory.mktemp("node") / "hindsight.db"))
+    with server(env=env) as found:
+        yield found
+
+
+@pytest.mark.parametrize("scenario", APPLY)
+def test_the_conformance_suite_passes_where_it_applies(npm, running, scenario):
+    said = npm("conformance", "server", "--url", f"{running.url}/mcp", "--scenario", scenario)
+    found = re.search(r"Passed: (\d+)/(\d+), 0 failed, 0 warnings", said)
+    assert found, said
+    assert found[1] == found[2] != "0"
+
+
+def test_every_scenario_of_the_suite_is_run_or_left_out_for_a_reason(npm):
+    said = npm("conformance", "list").partition("Client scenarios")[0]
+    assert set(re.findall(r"^ +- ([\w-]+)", said, re.MULTILINE)) == {*APPLY, *DO_NOT_APPLY}
+    assert all(DO_NOT_APPLY.values())
+
+
+def test_the_inspector_lists_and_calls_the_tools(npm, running):
+    def inspect(method: str, *arguments: str) -> dict[str, object]:
+        url = f"{running.url}/mcp"
+        return dict(
+            json.loads(npm("mcp-inspector", "--cli", url, "--transport", "http", "--method", method, *arguments))
+        )
+
+    tools = inspect("tools/list")["tools"]
+    assert [tool["name"] for tool in tools][:2] == ["memory_write", "memory_search"]
+    content = [
+        "--tool-arg",
+        "content=The user plays the cello",
+        "--tool-arg",
+        "force=true",
+        "--tool-arg",
+        "confidence=1",
+    ]
+    written = inspect("tools/call", "--tool-name", "memory_write", *content)
+    assert written["structuredContent"]["stored"]
+    found = inspect(
+        "tools/call", "--tool-name", "memory_search", "--tool-arg", "query=Which instrument?", "--tool-arg", "top_k=2"
+    )
+    assert found["structuredContent"]["hits"][0]["content"] == "The user plays the cello"
+    failed = inspect("tools/call", "--tool-name", "memory_forget", "--tool-arg", "memory_id=nobody")
+    assert failed["isError"]
+    assert len(inspect("resources/list")["resources"]) == 2
+    assert len(inspect("prompts/list")["prompts"]) == 2
