@@ -197,6 +197,18 @@ async def test_a_damaged_file_is_an_outage_that_says_so(tmp_path: Path) -> None:
     await store.aclose()
 
 
+async def test_a_memory_that_cannot_be_read_is_an_outage_that_says_so(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "hindsight.db")
+    await store.commit(NAMESPACE, puts(record(memory("a"))))
+    connection = sqlite3.connect(tmp_path / "hindsight.db")
+    with connection:
+        connection.execute("UPDATE bodies SET memory = x'00'")
+    connection.close()
+    with pytest.raises(StoreUnavailable, match="cannot be read"):
+        await store.rank(NAMESPACE, search(["kettl"]))
+    await store.aclose()
+
+
 # -- erase ------------------------------------------------------------------------------------------------------------
 
 SECRET = "the kumquat sleeps under the third bridge"

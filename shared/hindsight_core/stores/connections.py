@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
+import msgspec
+
 from hindsight_core.errors import ConfigurationError, HindsightError, StoreUnavailable
 
 T = TypeVar("T")
@@ -17,6 +19,7 @@ T = TypeVar("T")
 _BUSY_REMEDY = "Another process keeps the file locked; stop it, or try again."
 _FULL_REMEDY = "Free space on its disk, or point HINDSIGHT_STORE at another one."
 _ACCESS_REMEDY = "Give this user read and write access to the file and its directory, or set HINDSIGHT_STORE."
+_DAMAGE_REMEDY = "Restore it from a backup."
 _FILE_REMEDY = "Point HINDSIGHT_STORE at another path."
 
 # Short, because these waits come on top of SQLite's own for a lock.
@@ -152,6 +155,8 @@ class Connections:
             yield
         except sqlite3.Error as exc:
             raise self._explain(exc) from exc
+        except msgspec.MsgspecError as exc:
+            raise StoreUnavailable(f"{self._path} holds what cannot be read: {exc}.", remedy=_DAMAGE_REMEDY) from exc
 
     def _explain(self, exc: sqlite3.Error) -> HindsightError:
         path = self._path
@@ -163,7 +168,7 @@ class Connections:
             case sqlite3.SQLITE_NOTADB:
                 return ConfigurationError(f"{path} is not a database.", remedy=_FILE_REMEDY)
             case sqlite3.SQLITE_CORRUPT:
-                return StoreUnavailable(f"{path} is damaged: {exc}.", remedy="Restore it from a backup.")
+                return StoreUnavailable(f"{path} is damaged: {exc}.", remedy=_DAMAGE_REMEDY)
             case sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM | sqlite3.SQLITE_AUTH:
                 return ConfigurationError(f"{path} cannot be opened for writing: {exc}.", remedy=_ACCESS_REMEDY)
             case _:
