@@ -11,6 +11,7 @@ import itertools
 import random
 from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import AsyncExitStack
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,6 +33,7 @@ from samples import (
     START_MS,
     WORDS,
     event,
+    memory,
     puts,
     random_records,
     record,
@@ -188,6 +190,58 @@ async def test_terms_weigh_the_same_in_both_and_in_every_namespace(pair: Pair) -
         query = search(tokens(word), by=by)
         one, other = [await store.rank(namespace, query) for store in pair]
         assert one.hits[0].parts.lexical == pytest.approx(other.hits[0].parts.lexical, abs=LEXICAL)
+
+
+async def test_a_word_that_only_the_turn_before_holds_weighs_as_much_as_none_does(
+    tmp_path: Path, opensearch_place: OpenSearchPlace
+) -> None:
+    opensearch_place.empty()
+    by = formula(calibration=(0.0, 0.6), weights=Weights(alpha=0.0, offset=0.0))
+    async with AsyncExitStack() as stack:
+        pair = await _open(stack, f"sqlite:///{tmp_path / 'words.db'}", opensearch_place.store_url)
+        records = [
+            record(memory(str(n), "The kettle is blue.", context="A lighthouse?" if n == 3 else None)) for n in range(9)
+        ]
+        pages = []
+        for store in pair:
+            await store.commit(NAMESPACE, puts(*records))
+            pages.append(await store.rank(NAMESPACE, search(tokens("lighthouse"), by=by)))
+        assert_same(pages[0], pages[1], LEXICAL)
+        assert pages[1].hits[0].memory.id == "3"
+        assert pages[1].hits[0].parts.lexical > 0
+
+
+async def test_many_terms_at_once_are_no_error_and_the_rare_ones_decide(pair: Pair) -> None:
+    many = [*(f"nosuchword{n}" for n in range(2000)), *tokens("harbour 小提琴")]
+    by = formula(calibration=(0.0, 0.6), weights=Weights(alpha=0.0, offset=0.0))
+    assert len((await pair.opensearch.rank(NAMESPACE, search(many, by=by))).hits) == 10
+
+
+@pytest.mark.parametrize("seed", range(2))
+async def test_the_best_of_many_are_those_of_all(filled: tuple[str, str], seed: int) -> None:
+    """Beyond `exact_below`, hits are as good as the exact ones, and all counts are exact."""
+    async with AsyncExitStack() as stack:
+        exact, approximate = await _open(stack, filled[1], f"{filled[1]}&exact_below=100")
+        rng = random.Random(200 + seed)
+        shared, wanted = 0, 0
+        for number in range(30):
+            query = replace(random_query(rng, lexical=number % 2 > 0), limit=10, formula=search().formula)
+            if query.vector is None:
+                query = replace(query, vector=unit(number, DIMENSION))
+            best, found = [await store.rank(NAMESPACE, query) for store in (exact, approximate)]
+            assert (found.in_scope, found.eligible, found.below) == (best.in_scope, best.eligible, best.below)
+            assert len(found.hits) == len(best.hits)
+            if best.hits:
+                shared += sum(hit.score >= best.hits[-1].score - 1e-6 for hit in found.hits)
+                wanted += len(best.hits)
+            assert all(
+                (one.score, one.memory.id) > (other.score, other.memory.id) for one, other in pairwise(found.hits)
+            )
+        assert shared / wanted >= 0.99
+        vectors = np.stack([unit(1000 + n, DIMENSION) for n in range(5)])
+        near, nearly = [await store.neighbours(NAMESPACE, vectors, EVERYTHING, 8) for store in (exact, approximate)]
+        for one, other in zip(near, nearly, strict=True):
+            assert len({n.record.memory.id for n in one} & {n.record.memory.id for n in other}) >= 7
 
 
 async def test_neighbours_are_the_same(pair: Pair) -> None:

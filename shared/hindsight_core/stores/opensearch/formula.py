@@ -60,8 +60,13 @@ def scored(question: Question) -> Json:
 
 
 def promising(question: Question, cosine: Json | None, others: Sequence[Json]) -> Json:
-    """Those that `cosine` (a k-NN query), a term or one of `others` finds, with scores of what found them."""
-    candidates = {"bool": {"should": [*_evidence(question, cosine), *others]}}
+    """Those that `cosine` (a k-NN query), a term, a day or one of `others` finds, with scores of what found them."""
+    days: list[Json] = [
+        {"terms": {signal.field: list(signal.values), "boost": 0}}
+        for signal in question.formula.relevance
+        if isinstance(signal, Weight) and signal.field == "days" and signal.weight > 0
+    ]
+    candidates = {"bool": {"should": [*_evidence(question, cosine), *days, *others]}}
     relevance, *rest = _total(question, _sum([candidates], _constants(question)))
     return {"bool": {"filter": list(question.where), "must": [relevance], "should": rest}}
 

@@ -34,12 +34,12 @@ class Frequencies:
         self._known: OrderedDict[str, _Known] = OrderedDict()
 
     async def weights(self, namespace: str, sequence: int, terms: Sequence[str]) -> dict[str, float]:
-        """The idf of each term that occurs at all (of the rarest, if they are very many)."""
+        """The idf of each term (of the rarest, if they are very many); of one that only contexts hold, too."""
         known = self._of(namespace, sequence)
         missing = [term for term in dict.fromkeys(terms) if term not in known.containing]
         if missing:
             await self._count(namespace, known, missing)
-        found = {term: known.containing[term] for term in terms if known.containing[term]}
+        found = {term: known.containing[term] for term in terms}
         rarest = sorted(found, key=lambda term: found[term])[:_AT_MOST] if len(found) > _AT_MOST else found
         return {term: idf(known.documents, found[term]) for term in rarest}
 

@@ -1,8 +1,9 @@
 """Search: the best by a formula, and the nearest by vector.
 
 Up to a number of memories in scope all of them are scored. Beyond it the candidates are the nearest by k-NN, those
-that share a term with the question, and the recent ones; the best of these are scored exactly in the same request. Its
-page is the exact one unless a better memory is none of these; a minimum score, which is counted, is always exact.
+that share a term or a day with the question, the most recent ones, and of those that never fade the most confident
+ones; the best of these are scored exactly in the same request. Its page is the exact one, but for the order of equal
+scores at its end, unless a better memory is none of these. A minimum score, whose count is exact, has all scored.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import msgspec
 import numpy as np
 
 from hindsight_core.errors import ConfigurationError
-from hindsight_core.ranking import DAY_MS
+from hindsight_core.ranking import Decay
 from hindsight_core.scoring import bm25, evaluate_one
 from hindsight_core.stores import Neighbour, Query, Ranked, RankedPage, Vector, Where
 from hindsight_core.stores.opensearch.access import Accesses
@@ -31,7 +32,7 @@ from hindsight_core.stores.opensearch.indices import Indices
 NEAREST = 1000
 # How many of the most promising candidates of each shard are scored exactly.
 WINDOW = 3000
-RECENT_MS = DAY_MS
+RECENT = 200
 # Ties at the end of an approximate page come in any order; so many more are read to put them in theirs.
 _SPARE = 32
 # Less than what single precision can lose, so that a memory of exactly the minimum score is found.
@@ -68,13 +69,13 @@ class Search:
         )
         lowest = query.min_score - _ROUNDING
         bounded = lowest > -question.lift
-        if state.memories <= self._options.exact_below or bounded:
+        aimless = question.vector is None and not question.weights
+        if state.memories <= self._options.exact_below or bounded or aimless:
             return await self._exact(namespace, query, question, scope, lowest if bounded else None)
-        counting = {**_counts(question.where, scope), "size": 0, "track_total_hits": False}
-        counts = _counted(await self._indices.search("memories", namespace, counting))
+        counts, others = await self._surveyed(namespace, query, question, scope)
         if counts[1] <= self._options.exact_below:
             return await self._exact(namespace, query, question, scope, None)
-        return await self._approximate(namespace, query, question, counts)
+        return await self._approximate(namespace, query, question, counts, others)
 
     async def _exact(
         self, namespace: str, query: Query, question: Question, scope: Sequence[Json], lowest: float | None
@@ -98,16 +99,38 @@ class Search:
             below=eligible - answer["hits"]["total"]["value"],
         )
 
+    async def _surveyed(
+        self, namespace: str, query: Query, question: Question, scope: Sequence[Json]
+    ) -> tuple[tuple[int, int], list[str]]:
+        """The two counts, and the ids of those whose score may be high whatever the question is."""
+        fading = [kind for signal in query.formula.rest if isinstance(signal, Decay) for kind in _fading(signal)]
+        lasting: Json = {
+            "filter": [
+                {"bool": {"must_not": [{"terms": {"memory_type": fading}}, {"exists": {"field": "half_life_days"}}]}}
+            ]
+        }
+        common: Json = {"_source": ["id"], "track_total_hits": False}
+        where: Json = {"bool": {"filter": list(question.where)}}
+        newest: Json = {"query": where, "sort": [{"moment": "desc"}], "size": RECENT}
+        steady: Json = {
+            "query": {"bool": {"must": [where], **lasting}},
+            "sort": [{"confidence": "desc"}, {"id": "desc"}],
+            "size": query.limit,
+            **_counts(question.where, scope),
+        }
+        answers = await self._indices.searches("memories", namespace, [common | newest, common | steady])
+        ids = {hit["_source"]["id"] for answer in answers for hit in answer["hits"]["hits"]}
+        return _counted(answers[1]), sorted(ids)
+
     async def _approximate(
-        self, namespace: str, query: Query, question: Question, counts: tuple[int, int]
+        self, namespace: str, query: Query, question: Question, counts: tuple[int, int], others: Sequence[str]
     ) -> RankedPage:
         cosine: Json | None = None
         if question.vector is not None:
             cosine = nearest("mixed", question.vector, NEAREST, question.where, self._options.ef_search)
-        recent: Json = {"range": {"moment": {"gte": query.now - RECENT_MS}}}
         again = {"rescore_query": scored(question), "query_weight": 0, "rescore_query_weight": 1}
         body: Json = {
-            "query": promising(question, cosine, [{"constant_score": {"filter": recent, "boost": 0}}]),
+            "query": promising(question, cosine, [{"terms": {"id": list(others), "boost": 0}}]),
             "rescore": {"window_size": WINDOW, "query": again},
             "size": query.limit + _SPARE,
             "track_total_hits": False,
@@ -196,6 +219,11 @@ class Search:
             )
             found.append(Ranked(memory=memory, score=hit["_score"] - question.lift, parts=parts))
         return tuple(found)
+
+
+def _fading(signal: Decay) -> list[str]:
+    """The types whose memories count less as they grow old."""
+    return [name for name, days in signal.half_lives.items() if days]
 
 
 def _kept(impacts: dict[str, float]) -> dict[str, float]:

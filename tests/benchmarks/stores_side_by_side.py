@@ -1,0 +1,206 @@
+"""Both stores on the same memories and questions, beside the bare k-NN query that OpenSearch takes for itself.
+
+    python tests/benchmarks/stores_side_by_side.py [--sizes 1000 10000] [--rounds 100] [--url http://127.0.0.1:9200]
+
+Without `--url` a real node is started (see localstack). 100 000 memories take a quarter of an hour to index on a small
+machine, so they are measured only when asked for. The question's own embedding is no part of any figure; calls take
+turns, so that what else the machine does hits all alike. Ends with 1 when the two stores disagree, when a search costs
+more over the bare query than promised, or when the approximate page misses more of the exact one than promised.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import secrets
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Generator
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+import numpy as np
+from store import DIMENSION, changes, fill, machine, query, records
+
+from hindsight_core.stores import MemoryStore, Query, Where, open_store
+from hindsight_core.stores.opensearch.address import parse
+from hindsight_core.stores.opensearch.conditions import filters
+from hindsight_core.stores.opensearch.connection import Connection
+from hindsight_core.stores.opensearch.documents import NOT_READ
+from hindsight_core.stores.opensearch.formula import nearest
+
+NAMESPACE = "bench"
+RECALL = 0.99
+
+
+class Figures(NamedTuple):
+    """Milliseconds."""
+
+    p50: float
+    p95: float
+
+    def __str__(self) -> str:
+        return f"{self.p50:7.1f} /{self.p95:7.1f}"
+
+
+async def take_turns(calls: dict[str, Callable[[int], Awaitable[object]]], rounds: int) -> dict[str, Figures]:
+    """Each call once a round; the first fifth warms up and is not counted."""
+    spent: dict[str, list[float]] = {name: [] for name in calls}
+    for turn in range(rounds + rounds // 4):
+        for name, call in calls.items():
+            began = time.perf_counter()
+            await call(turn)
+            if turn >= rounds // 4:
+                spent[name].append(1000 * (time.perf_counter() - began))
+    return {
+        name: Figures(statistics.median(each), statistics.quantiles(each, n=20)[-1]) for name, each in spent.items()
+    }
+
+
+class Bare:
+    """The k-NN query that anybody would send: the same filters, as many hits, whole memories."""
+
+    def __init__(self, url: str) -> None:
+        address = parse(url)
+        self._connection = Connection(address)
+        self._path = f"/{address.prefix}-memories/_search"
+
+    async def search(self, asked: Query) -> Any:
+        assert asked.vector is not None
+        where = filters(NAMESPACE, asked.where, rankable=True)
+        body = {
+            "query": nearest("mixed", asked.vector, asked.limit, where, 64),
+            "size": asked.limit,
+            "_source": NOT_READ,
+        }
+        return await self._connection.request("POST", self._path, body, params={"routing": NAMESPACE})
+
+    async def aclose(self) -> None:
+        await self._connection.aclose()
+
+
+async def recall(approximate: MemoryStore, exact: MemoryStore, asked: list[Query]) -> float:
+    """The share of the approximate hits that are among the exact best; one of two equals is as good as the other."""
+    shared = wanted = 0
+    for one in asked:
+        best, found = [[hit.score for hit in (await store.rank(NAMESPACE, one)).hits] for store in (exact, approximate)]
+        shared += sum(score >= best[-1] - 1e-6 for score in found)
+        wanted += len(best)
+    return shared / wanted
+
+
+async def measure(size: int, rounds: int, place: str, path: Path) -> bool:
+    """The rows of one size; whether every promise was kept."""
+    url = f"{place}/bench-{secrets.token_hex(3)}?timeout=300"
+    sqlite, opensearch = open_store(str(path)), open_store(url)
+    exact, approximate = open_store(f"{url}&exact_below=1000000000"), open_store(f"{url}&exact_below=0")
+    bare = Bare(url)
+    rng = np.random.default_rng(99)
+    asked = [query(rng) for _ in range(rounds + rounds // 4)]
+    kept = True
+    try:
+        for name, store in (("SQLite", sqlite), ("OpenSearch", opensearch)):
+            await store.prepare("bench")
+            began = time.perf_counter()
+            await fill(store, NAMESPACE, size, contexts=True)
+            print(f"\n{size} memories into {name}: {size / (time.perf_counter() - began):.0f} a second")
+        pages = [[await store.rank(NAMESPACE, one) for one in asked[:20]] for store in (sqlite, exact)]
+        apart = max(
+            abs(a.score - b.score)
+            for one, other in zip(*pages, strict=True)
+            for a, b in zip(one.hits, other.hits, strict=True)
+        )
+        kept &= apart < 2e-3
+        print(f"scores of the two stores differ by at most {apart:.1e}")
+
+        new = [
+            [records(rng, NAMESPACE, start, 1, contexts=True)[0] for start in range(first, first + len(asked))]
+            for first in (20_000_000, 30_000_000)
+        ]
+        vectors = rng.standard_normal((len(asked), 1, DIMENSION), dtype=np.float32)
+        vectors /= np.linalg.norm(vectors, axis=2, keepdims=True)
+        figures = await take_turns(
+            {
+                "search, SQLite": lambda n: sqlite.rank(NAMESPACE, asked[n]),
+                "search, OpenSearch": lambda n: opensearch.rank(NAMESPACE, asked[n]),
+                "search again, OpenSearch": lambda n: opensearch.rank(NAMESPACE, asked[n]),
+                "search, OpenSearch, exact": lambda n: exact.rank(NAMESPACE, asked[n]),
+                "search, OpenSearch, approximate": lambda n: approximate.rank(NAMESPACE, asked[n]),
+                "bare k-NN query": lambda n: bare.search(asked[n]),
+                "neighbours, SQLite": lambda n: sqlite.neighbours(NAMESPACE, vectors[n], Where(), 10),
+                "neighbours, OpenSearch": lambda n: opensearch.neighbours(NAMESPACE, vectors[n], Where(), 10),
+            },
+            rounds,
+        )
+        figures |= await take_turns(
+            {
+                "commit, SQLite": lambda n: sqlite.commit(NAMESPACE, changes(f"c{n}", NAMESPACE, [new[0][n]])),
+                "commit, OpenSearch": lambda n: opensearch.commit(NAMESPACE, changes(f"c{n}", NAMESPACE, [new[1][n]])),
+            },
+            min(rounds, 40),
+        )
+        for name, figure in figures.items():
+            print(f"  {name:34} {figure}")
+        basis, ours = figures["bare k-NN query"], figures["search, OpenSearch"]
+        allowed = 1.2 * basis.p50 + 2.0
+        kept &= ours.p50 - basis.p50 <= allowed
+        print(f"  over the bare query: {ours.p50 - basis.p50:.1f} ms of {allowed:.1f} allowed")
+        share = await recall(approximate, exact, asked[:50])
+        kept &= share >= RECALL
+        print(f"  of the exact best {asked[0].limit}, the approximate search finds {share:.1%}")
+    finally:
+        for each in (sqlite, opensearch, exact, approximate, bare):
+            await each.aclose()
+        await remove(url)
+    return kept
+
+
+async def remove(url: str) -> None:
+    address = parse(url)
+    connection = Connection(address)
+    await connection.request("DELETE", f"/{address.prefix}-*")
+    await connection.aclose()
+
+
+@contextlib.contextmanager
+def node(url: str | None) -> Generator[str]:
+    """The address of a node: the given one, or one that runs as long as this does."""
+    if url:
+        yield url
+        return
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+    from localstack.node import opensearch
+    from localstack.service import ServiceProcess, free_port
+
+    with tempfile.TemporaryDirectory() as data:
+        process = ServiceProcess(opensearch(free_port(), Path(data), heap="1g"))
+        process.start(seconds=180)
+        try:
+            yield process.url
+        finally:
+            process.kill()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sizes", type=int, nargs="+", default=[1000, 10_000])
+    parser.add_argument("--rounds", type=int, default=100)
+    parser.add_argument("--url", help="a node that runs already (default: start one)")
+    given = parser.parse_args()
+    print(machine())
+    print(f"milliseconds, p50 / p95; {DIMENSION} dimensions, 16 terms + 16 of the turn before")
+    kept = True
+    with node(given.url) as url, tempfile.TemporaryDirectory() as scratch:
+        place = f"opensearch://{urlsplit(url).netloc}"
+        for size in given.sizes:
+            kept &= asyncio.run(measure(size, given.rounds, place, Path(scratch) / f"{size}.db"))
+    print("\nEvery promise is kept." if kept else "\nA promise is BROKEN.")
+    return 0 if kept else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
