@@ -138,3 +138,12 @@ async def test_what_dify_leaves_out_or_sends_as_text_is_taken_for_what_it_is(wir
     assert (await wire.call("memory_search", **arguments))["hits"] == []
     numbers = {"content": "The user's desk is number 12", "confidence": "0.8", "force": "1", "tags": '["desk"]'}
     assert (await wire.call("memory_write", **numbers))["stored"]
+
+
+async def test_the_operations_that_the_guide_names_are_in_the_openapi_document(service, settings):
+    guide = (FILE.parent.parent / "dify.md").read_text("utf-8")
+    (sentence,) = re.findall(r"The operations\n(.*?) take JSON", guide, re.DOTALL)
+    async with running(gateway(settings, service)) as client:
+        document = (await client.get("/schema/openapi.json")).json()
+    operations = {operation["operationId"] for path in document["paths"].values() for operation in path.values()}
+    assert set(re.findall(r"`(\w+)`", sentence)) <= operations

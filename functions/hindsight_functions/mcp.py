@@ -45,6 +45,7 @@ class Endpoint:
             missing = MissingExtra.of("The MCP SDK", "mcp")
             missing.__cause__ = exc
             self._manager.set_exception(missing)
+            self._manager.exception()  # nobody may ever ask for it
             return
         async with manager.run():
             self._manager.set_result(manager)

@@ -21,10 +21,11 @@ from pathlib import Path
 
 import httpx
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+# In place of this folder, in which this file would be taken for the package `mcp`.
+sys.path[0] = str(Path(__file__).parents[1])
 
-from mcp_clients import Wire, handshake
-from server import environment, server
+from mcp_clients import Wire, handshake  # noqa: E402 (found only now)
+from server import environment, server  # noqa: E402
 
 FACTS = ["I play the cello every Sunday", "我对花生过敏", "My sister Ana lives in Porto", "我以后查天气都默认用摄氏度"]
 QUESTION = "Which instrument do I play?"
@@ -34,7 +35,8 @@ async def main(sessions: int, rounds: int) -> int:
     with tempfile.TemporaryDirectory() as folder:
         env = environment(HINDSIGHT_STORE=str(Path(folder) / "hindsight.db"), HINDSIGHT_LOG_LEVEL="warning")
         with server(env=env) as running:
-            limits = httpx.Limits(max_connections=sessions)
+            # The client drops idle connections before the server does, so that none is closed under a request.
+            limits = httpx.Limits(max_connections=sessions, keepalive_expiry=2)
             async with httpx.AsyncClient(base_url=running.url, timeout=600, limits=limits, trust_env=False) as client:
                 for fact in FACTS:
                     await Wire(client).call("memory_write", content=fact, force=True)
@@ -60,7 +62,7 @@ async def main(sessions: int, rounds: int) -> int:
                         f"p95 {figures[name] * 1e3:.0f} ms, errors {len(errors)}"
                     )
                     if errors:
-                        print("first error:", errors[0])
+                        print("first error:", repr(errors[0]))
                         return 1
     ratio = figures["mcp"] / ((figures["http"] + figures["http again"]) / 2)
     print(f"p95 of mcp is {ratio:.2f} times that of http; {platform.platform()}, {os.cpu_count()} cores")
