@@ -64,7 +64,7 @@ _ANYWHERE, _RESTORE, _UNDO = Request(), RestoreRequest(), UndoRequest()
 class _Client:
     """What both clients share: where the server is, and when a call is worth a second try."""
 
-    def __init__(self, url: str, namespace: str | None, token: str | None) -> None:
+    def __init__(self, url: str, namespace: str | None, token: str | None, timeout: float) -> None:
         parts = urlsplit(url)
         if parts.scheme not in {"http", "https"} or not parts.hostname:
             raise InvalidInput.of("url", f"{url!r} is no http:// or https:// address")
@@ -78,7 +78,7 @@ class _Client:
         self._options: dict[str, Any] = {
             "base_url": url,
             "headers": headers,
-            "timeout": httpx.Timeout(TIMEOUT, connect=5.0),
+            "timeout": httpx.Timeout(timeout, connect=min(5.0, timeout)),
             "trust_env": not is_loopback(parts.hostname),
         }
 
@@ -119,7 +119,7 @@ class Hindsight(_Client):
     """A blocking client; close it, or use it as a context manager.
 
     `namespace` is that of requests which name none. Only what is safe to send twice is retried: reads, writes with
-    an idempotency key, and whatever never reached the server.
+    an idempotency key, and whatever never reached the server. `timeout` is in seconds, for one try of a call.
     """
 
     def __init__(
@@ -128,9 +128,10 @@ class Hindsight(_Client):
         *,
         namespace: str | None = None,
         token: str | None = None,
+        timeout: float = TIMEOUT,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        super().__init__(url, namespace, token)
+        super().__init__(url, namespace, token, timeout)
         self._http = httpx.Client(transport=transport, **self._options)
 
     def __enter__(self) -> Hindsight:
@@ -238,9 +239,10 @@ class AsyncHindsight(_Client):
         *,
         namespace: str | None = None,
         token: str | None = None,
+        timeout: float = TIMEOUT,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        super().__init__(url, namespace, token)
+        super().__init__(url, namespace, token, timeout)
         self._http = httpx.AsyncClient(transport=transport, **self._options)
 
     async def __aenter__(self) -> AsyncHindsight:

@@ -100,6 +100,10 @@ async def _server(url: str) -> Check:
     return Check("server", verdict, detail, " ".join(component.remedy for component in wrong))
 
 
+# A server of ours answers at once; whatever else listens there may never.
+_PATIENCE = 2.0
+
+
 def _port(settings: Settings) -> Check:
     try:
         check_bind(settings.host)
@@ -116,7 +120,7 @@ def _serves(settings: Settings) -> bool:
 
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     try:
-        with Hindsight(f"http://{host}:{settings.port}") as client:
+        with Hindsight(f"http://{host}:{settings.port}", timeout=_PATIENCE) as client:
             client.ready()
     except HindsightError:
         return False
