@@ -24,8 +24,8 @@ class Reader:
         self._bm25 = _bm25(resident, query.terms)
         self._held: dict[Weight, Mask] = {}
 
-    def evidence(self, slots: Slots | None, precision: type[np.floating], cosine: Floats | None = None) -> Evidence:
-        """The evidence of the memories at `slots`, of all with None."""
+    def evidence(self, slots: Slots | None, precision: type[np.floating]) -> Evidence:
+        """The evidence of the memories at `slots`, of all with None; without cosines."""
 
         def pick(column: NDArray[Any]) -> NDArray[Any]:
             return column if slots is None else column[slots]
@@ -36,7 +36,7 @@ class Reader:
             return pick(self._held[signal])
 
         return Evidence(
-            cosine=cosine,
+            cosine=None,
             bm25=pick(self._bm25).astype(precision, copy=False),
             moment=pick(self._resident["moment"]),
             half_life=pick(self._resident["half_life"]).astype(precision, copy=False),

@@ -1,9 +1,9 @@
 """Exact search over a resident namespace: the best by a formula.
 
 Reading the vectors is what a large namespace costs. So everything but the similarity is evaluated for all memories
-first, and vectors are read only of those that a perfect similarity could bring onto the page. All this is done in
-single precision; the contenders that it does not tell apart are evaluated once more in double precision, row by row,
-so that a score does not depend on where a memory lies.
+first, and vectors are read only of those that a perfect similarity could bring onto the page. A large
+namespace is evaluated in single precision; the contenders that it does not tell apart are evaluated once more in
+double precision, row by row, so that a score does not depend on where a memory lies.
 """
 
 from __future__ import annotations
@@ -63,7 +63,8 @@ class _Race:
         self._vector = None if resident.matrix is None else query.vector
         self._similarities = [signal for signal in query.formula.relevance if isinstance(signal, Similarity)]
         self._reader = Reader(resident, query)
-        self._base = evaluate(query.formula, self._reader.evidence(picked, np.float32), query.now)
+        self._precision = np.float64 if len(self._slots) <= _FEW else np.float32
+        self._base = evaluate(query.formula, self._reader.evidence(picked, self._precision), query.now)
 
     def finish(self) -> tuple[Slots, Scored, int]:
         """The slots of the best, their scores in the same order, and how many reached the minimum score."""
@@ -79,7 +80,7 @@ class _Race:
         matters: Mask = self._base.support[contenders] + gain[near] > -_ROUNDING
         exact = cosines[near].astype(np.float64)
         exact[matters] = self._exact(slots[matters])
-        scored = self._evaluate(slots, exact)
+        scored = self._compared(contenders, exact)
 
         reached = self._counted & (self._base.score >= query.min_score)
         reached[candidates] = scores >= query.min_score
@@ -93,11 +94,9 @@ class _Race:
 
     def _candidates(self) -> Slots:
         """Positions, ascending, of all that may be on the page or on either side of the minimum score."""
-        if len(self._slots) <= _FEW:
+        if len(self._slots) <= _FEW or any(signal.weight < 0.0 for signal in self._similarities):
             return np.flatnonzero(self._counted)
-        wanted = self._query.min_score
         lower, upper = self._base.score, self._lifted(slice(None), self._gain(np.array([np.inf], np.float32)))
-        open_ended = (lower < wanted + _ROUNDING) & (upper >= wanted - _ROUNDING)
         upper += ~self._counted * np.float32(_OUT)
         # The most promising ones give a score that the page's last hit has at least.
         size = min(len(upper), 4 * self._query.limit + 64)
@@ -105,7 +104,11 @@ class _Race:
         first = first[self._counted[first]]
         scores = self._lifted(first, self._gain(self._cosines(first)))
         entry = _last(scores, self._query.limit)
-        return np.flatnonzero((upper >= max(entry, 0.5 * _OUT) - _ROUNDING) | (open_ended & self._counted))
+        wanted = self._query.min_score
+        enters = upper >= max(entry, 0.5 * _OUT) - _ROUNDING
+        if np.min(lower) < wanted + _ROUNDING:
+            enters |= (lower < wanted + _ROUNDING) & (upper >= wanted - _ROUNDING)
+        return np.flatnonzero(enters)
 
     def _undecided(self, scores: Floats) -> Mask:
         """Which scores single precision does not tell apart from the page's last or from the least one wanted."""
@@ -137,8 +140,16 @@ class _Race:
             return np.full(len(slots), -np.inf)
         return self._resident.exact_cosines(self._vector, slots)
 
-    def _evaluate(self, slots: Slots, cosines: Floats) -> Scored:
-        return evaluate(self._formula, self._reader.evidence(slots, np.float64, cosines), self._query.now)
+    def _compared(self, at: Slots, cosines: Floats) -> Scored:
+        """The scores at these positions in double precision, with these cosines."""
+        if self._precision is np.float64:
+            base = self._base.take(at)
+        else:
+            base = evaluate(self._formula, self._reader.evidence(self._slots[at], np.float64), self._query.now)
+        support = base.support + self._gain(cosines)
+        relevance = clipped(support.copy())
+        score = base.score + self._formula.relevance_weight * (relevance - base.relevance)
+        return replace(base, score=score, support=support, relevance=relevance)
 
 
 def _last(scores: Floats, limit: int) -> float:

@@ -11,6 +11,8 @@ Vectors = NDArray[np.float32]
 
 # A product of this size stays on one thread of the BLAS, which is faster than handing it over to several.
 _SLAB_ELEMENTS = 512 * 384
+# So many slabs are allocated at once when there are as many already.
+_BLOCK = 8
 # Reading a whole slab in order beats picking its rows when more than this share of them is wanted.
 _DENSE = 0.5
 
@@ -34,7 +36,10 @@ class Matrix:
     def put(self, first: int, vectors: Vectors) -> None:
         """Set slots `first`, `first + 1`, … to `vectors` of shape (n, dimension)."""
         while len(self._slabs) * self._rows < first + len(vectors):
-            self._slabs.append(np.zeros((self._rows, self._dimension), np.float32))
+            # Larger pieces lie on larger pages of memory, which are read a tenth faster; a small namespace has none.
+            count = 1 if len(self._slabs) < _BLOCK else _BLOCK
+            block = np.zeros((count * self._rows, self._dimension), np.float32)
+            self._slabs.extend(np.split(block, count))
         done = 0
         while done < len(vectors):
             slab, row = divmod(first + done, self._rows)
