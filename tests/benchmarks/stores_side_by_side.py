@@ -30,7 +30,7 @@ from hindsight_core.stores import MemoryStore, Query, Where, open_store
 from hindsight_core.stores.opensearch.address import parse
 from hindsight_core.stores.opensearch.conditions import filters
 from hindsight_core.stores.opensearch.connection import Connection
-from hindsight_core.stores.opensearch.documents import NOT_READ
+from hindsight_core.stores.opensearch.documents import RECORD
 from hindsight_core.stores.opensearch.formula import nearest
 
 NAMESPACE = "bench"
@@ -75,7 +75,7 @@ class Bare:
         body = {
             "query": nearest("mixed", asked.vector, asked.limit, where, 64),
             "size": asked.limit,
-            "_source": NOT_READ,
+            **RECORD,
         }
         return await self._connection.request("POST", self._path, body, params={"routing": NAMESPACE})
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from hindsight_core.stores import Access
 from hindsight_core.stores.opensearch.connection import Json
-from hindsight_core.stores.opensearch.documents import access_id
+from hindsight_core.stores.opensearch.documents import Kept, access_id
 from hindsight_core.stores.opensearch.indices import Action, Indices, json
 
 _COUNT = (
@@ -21,9 +21,9 @@ class Accesses:
     def __init__(self, indices: Indices) -> None:
         self._indices = indices
 
-    async def of(self, namespace: str, sources: Sequence[Json]) -> dict[str, Json]:
-        """The counter of each memory document that has one, by the memory's id."""
-        ids = {source["id"]: access_id(namespace, source["id"], source["born"]) for source in sources}
+    async def of(self, namespace: str, records: Iterable[Kept]) -> dict[str, Json]:
+        """The counter of each memory that has one, by the memory's id."""
+        ids = {kept.memory.id: access_id(namespace, kept.memory.id, kept.born) for kept in records}
         found = await self._indices.documents("state", list(ids.values()))
         return {
             memory_id: counter["_source"] for memory_id, counter in zip(ids, found, strict=True) if counter is not None

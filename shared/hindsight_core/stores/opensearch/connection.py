@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import msgspec
 from opensearchpy import AsyncHttpConnection, AsyncOpenSearch
@@ -126,7 +126,7 @@ def signer(address: Address) -> Callable[..., Value]:
         raise MissingExtra.of("Signing of requests to Amazon", "aws") from exc
     from opensearchpy import AWSV4SignerAsyncAuth
 
-    credentials: Value = Session().get_credentials()
+    credentials = cast(Value, Session().get_credentials())
     if credentials is None:
         raise ConfigurationError(
             f"There are no AWS credentials to sign requests to {address} with.",

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
 import msgspec
 import numpy as np
@@ -19,17 +18,32 @@ from hindsight_core.stores import Record, Vector
 from hindsight_core.stores.opensearch.conditions import NEVER, metadata_labels
 from hindsight_core.stores.opensearch.connection import Json
 from hindsight_core.stores.opensearch.mapping import vector_field
-from hindsight_core.stores.rows import HALF, instant
+from hindsight_core.stores.rows import HALF, instant, narrow, widen
 
-# Both are searched and scored; neither is needed to read a record.
-NOT_READ = {"excludes": ["text", "context"]}
+# What makes a search bring records along. They are stored fields: to read one out of a document, the whole of it would
+# be parsed, with every number of its vectors.
+RECORD: Json = {"_source": False, "stored_fields": ["record"]}
 _ID_BYTES = 512
-# Vectors are kept in half precision, as in the embedded store, so that both compute with the same numbers; so many
-# decimals tell all of those apart.
+# So many decimals tell all numbers of half precision apart.
 _DECIMALS = 8
 
-_memory = msgspec.json.Decoder(Memory).decode
-_index = msgspec.json.Decoder(IndexFields).decode
+
+class Kept(msgspec.Struct, frozen=True, kw_only=True):
+    """A record in one piece, without its access statistics.
+
+    Vectors are in half precision, as in the embedded store, so that both compute with the same numbers; `mixed` is
+    None where it equals `bare`. `born` is the version of the change that made the memory.
+    """
+
+    memory: Memory
+    index: IndexFields
+    born: int
+    bare: bytes | None = None
+    mixed: bytes | None = None
+
+
+_encode = msgspec.json.Encoder().encode
+_kept = msgspec.json.Decoder(Kept).decode
 
 
 def document_id(namespace: str, *names: str) -> str:
@@ -103,16 +117,19 @@ def document(namespace: str, record: Record, born: int) -> Json:
         "context": _features(index.context),
         "version": memory.version,
         "born": born,
-        "memory": msgspec.json.encode(replace(memory, access_count=0, last_accessed_at=None)).decode(),
-        "index": msgspec.json.encode(index).decode(),
     }
+    kept = Kept(memory=replace(memory, access_count=0, last_accessed_at=None), index=index, born=born)
     bare, mixed = vectors(record)
     if bare is not None and mixed is not None:
-        numbers, searched = _decimals(bare), _decimals(mixed)
-        found[vector_field("mixed", len(searched))] = searched
-        found["vectors"] = "one" if numbers == searched else "two"
-        if numbers != searched:
-            found[vector_field("bare", len(numbers))] = numbers
+        kept = replace(kept, bare=narrow(bare), mixed=narrow(mixed))
+        found[vector_field("mixed", len(mixed))] = _decimals(mixed)
+        found["vectors"] = "one"
+        if kept.bare == kept.mixed:
+            kept = replace(kept, mixed=None)
+        else:
+            found["vectors"] = "two"
+            found[vector_field("bare", len(bare))] = _decimals(bare)
+    found["record"] = _encode(kept).decode()
     return {name: value for name, value in found.items() if value is not None and value != {}}
 
 
@@ -125,35 +142,30 @@ def _decimals(vector: Vector) -> list[float]:
     return rounded
 
 
-def memory_of(source: Json, access: Json | None) -> Memory:
-    """The memory of a document, with what its access counter says."""
-    memory = _memory(source["memory"])
+def kept_in_hit(hit: Json) -> Kept:
+    """What a hit of a search brought along that asked for `RECORD`."""
+    return _kept(hit["fields"]["record"][0])
+
+
+def kept_in_document(source: Json) -> Kept:
+    """The same from the document itself."""
+    return _kept(source["record"])
+
+
+def memory_of(kept: Kept, access: Json | None) -> Memory:
+    """The memory, with what its access counter says."""
     if access is None:
-        return memory
+        return kept.memory
     at: int | None = access["at"]
-    return replace(memory, access_count=access["count"], last_accessed_at=None if at is None else instant(at))
+    return replace(kept.memory, access_count=access["count"], last_accessed_at=None if at is None else instant(at))
 
 
-def index_of(source: Json) -> IndexFields:
-    return _index(source["index"])
-
-
-def mixed_of(source: Json) -> Vector | None:
-    return _vector(source, "mixed_")
-
-
-def record_of(source: Json, access: Json | None) -> Record:
-    """The record of a document."""
-    mixed = mixed_of(source)
-    bare = _vector(source, "bare_")
+def record_of(kept: Kept, access: Json | None) -> Record:
+    """The record, with what its access counter says."""
+    bare = None if kept.bare is None else widen(kept.bare)
     return Record(
-        memory=memory_of(source, access),
-        index=index_of(source),
-        bare=mixed if bare is None else bare,
-        mixed=mixed,
+        memory=memory_of(kept, access),
+        index=kept.index,
+        bare=bare,
+        mixed=bare if kept.mixed is None else widen(kept.mixed),
     )
-
-
-def _vector(source: Json, prefix: str) -> Vector | None:
-    found: Sequence[Any] | None = next((value for name, value in source.items() if name.startswith(prefix)), None)
-    return None if found is None else np.array(found, HALF).astype(np.float32)

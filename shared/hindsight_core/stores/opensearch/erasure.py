@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from hindsight_core.models import AuditEvent, Memory
 from hindsight_core.stores.opensearch.connection import Json
-from hindsight_core.stores.opensearch.documents import access_id, document_id, memory_of
+from hindsight_core.stores.opensearch.documents import access_id, document_id, kept_in_document
 from hindsight_core.stores.opensearch.indices import Action, Indices, json
 from hindsight_core.stores.opensearch.mapping import Index
 
@@ -70,7 +70,7 @@ class Eraser:
         texts: dict[str, set[str]] = defaultdict(set)
         for memory_id, source in zip(ids, held, strict=True):
             if source is not None:
-                texts[memory_id] |= texts_of([memory_of(source, None)])
+                texts[memory_id] |= texts_of([kept_in_document(source).memory])
         filters = [_is("namespace", namespace), _is("log", "event"), {"terms": {"memory_ids": list(ids)}}]
         hits = await self._indices.pages("journal", namespace, {"query": {"bool": {"filter": filters}}})
         events = [(hit, _decode(hit["_source"]["body"])) for hit in hits]

@@ -36,12 +36,21 @@ class Frequencies:
     async def weights(self, namespace: str, sequence: int, terms: Sequence[str]) -> dict[str, float]:
         """The idf of each term (of the rarest, if they are very many); of one that only contexts hold, too."""
         known = self._of(namespace, sequence)
-        missing = [term for term in dict.fromkeys(terms) if term not in known.containing]
-        if missing:
-            await self._count(namespace, known, missing)
+        await self._learn(namespace, known, terms)
         found = {term: known.containing[term] for term in terms}
         rarest = sorted(found, key=lambda term: found[term])[:_AT_MOST] if len(found) > _AT_MOST else found
         return {term: idf(known.documents, found[term]) for term in rarest}
+
+    async def ahead(self, namespace: str, terms: Sequence[str]) -> None:
+        """Count what is not known yet while it is still being asked whether the namespace has changed."""
+        known = self._known.get(namespace)
+        if known is not None:
+            await self._learn(namespace, known, terms)
+
+    async def _learn(self, namespace: str, known: _Known, terms: Sequence[str]) -> None:
+        missing = [term for term in dict.fromkeys(terms) if term not in known.containing]
+        if missing:
+            await self._count(namespace, known, missing)
 
     def _of(self, namespace: str, sequence: int) -> _Known:
         known = self._known.get(namespace)

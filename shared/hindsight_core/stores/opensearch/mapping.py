@@ -58,7 +58,8 @@ _FIELDS: dict[Index, dict[str, Json]] = {
         "half_life_days": {"type": "double"},
         "text": {"type": "rank_features"},
         "context": {"type": "rank_features"},
-        **dict.fromkeys(("version", "born", "memory", "index"), _KEPT),
+        **dict.fromkeys(("version", "born"), _KEPT),
+        "record": {"type": "keyword", "index": False, "doc_values": False, "store": True},
     },
     "journal": {
         **dict.fromkeys(("id", "namespace", "log", "memory_ids", "run_id"), _KEYWORD),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ from hindsight_core.errors import Conflict
 from hindsight_core.models import AuditEvent, Memory, Run
 from hindsight_core.stores import ChangeSet, Receipt, Record
 from hindsight_core.stores.opensearch.connection import Json
-from hindsight_core.stores.opensearch.documents import access_id, document, document_id, memory_of
+from hindsight_core.stores.opensearch.documents import access_id, document, document_id, kept_in_document
 from hindsight_core.stores.opensearch.erasure import texts_of, versioned, without_quotes, without_text
 from hindsight_core.stores.opensearch.heads import State
 from hindsight_core.stores.opensearch.indices import Action, Indices, json
@@ -52,11 +53,11 @@ class Planner:
     async def plan(self, changes: ChangeSet) -> Plan:
         """Raises `Conflict` as `MemoryStore.commit` says."""
         ids = list(dict.fromkeys([*(record.memory.id for record in changes.puts), *changes.erases]))
-        await self._read(ids, texts=bool(changes.erases))
+        _, journal = await asyncio.gather(self._read(ids, texts=bool(changes.erases)), self._entries(changes))
         erased = set(changes.erases)
         texts = self._erased_texts(changes)
         steps = [*self._puts(changes.puts, erased), *self._erases(changes.erases)]
-        steps += await self._journal(changes, erased, texts)
+        steps += self._journal(changes, journal, texts)
         after = replace(
             self._after,
             memories=self._state.memories + self._grown,
@@ -65,7 +66,7 @@ class Planner:
         return Plan(after=after, steps=steps)
 
     async def _read(self, ids: Sequence[str], *, texts: bool) -> None:
-        wanted = ["version", "born", "speaker", *(["memory"] if texts else [])]
+        wanted = ["version", "born", "speaker", *(["record"] if texts else [])]
         places = [document_id(self._namespace, memory_id) for memory_id in ids]
         found = await self._indices.documents("memories", places, routing=self._namespace, source=wanted)
         sources = [None if one is None else one["_source"] for one in found]
@@ -76,7 +77,7 @@ class Planner:
         texts: dict[str, set[str]] = {}
         for memory_id in changes.erases:
             source = self._memories[memory_id]
-            texts[memory_id] = set() if source is None else texts_of([memory_of(source, None)])
+            texts[memory_id] = set() if source is None else texts_of([kept_in_document(source).memory])
         for event in changes.events:
             if event.memory_id in texts:
                 texts[event.memory_id] |= texts_of([event.before, event.after])
@@ -96,7 +97,7 @@ class Planner:
             self._speaks(held, -1)
             source: Json = {"version": memory.version, "born": born, "speaker": record.index.speaker}
             self._speaks(source, +1)
-            self._memories[memory.id] = {**source, "memory": _encode(memory).decode()}
+            self._memories[memory.id] = source
             if memory.id in erased:
                 continue
             place = {"_id": document_id(self._namespace, memory.id), "routing": self._namespace}
@@ -120,7 +121,8 @@ class Planner:
         if held is not None and held.get("speaker") is not None:
             self._speakers[held["speaker"]] += times
 
-    async def _journal(self, changes: ChangeSet, erased: set[str], texts: dict[str, set[str]]) -> list[Action]:
+    async def _entries(self, changes: ChangeSet) -> dict[tuple[str, str], Json]:
+        """What the journal holds already of that which the change will write."""
         names = [("run", changes.run.run_id), *(("event", event.id) for event in changes.events)]
         if changes.undone is not None:
             names.append(("run", changes.undone))
@@ -128,7 +130,11 @@ class Planner:
             names.append(("receipt", changes.receipt.key))
         places = [document_id(self._namespace, *name) for name in names]
         documents = await self._indices.documents("journal", places, routing=self._namespace, source=["body", "log"])
-        known = {name: found["_source"] for name, found in zip(names, documents, strict=True) if found is not None}
+        return {name: found["_source"] for name, found in zip(names, documents, strict=True) if found is not None}
+
+    def _journal(
+        self, changes: ChangeSet, known: dict[tuple[str, str], Json], texts: dict[str, set[str]]
+    ) -> list[Action]:
         if changes.receipt is not None and ("receipt", changes.receipt.key) in known:
             raise Conflict("This idempotency key was used already.", remedy="Read its receipt.")
         if any(("event", event.id) in known for event in changes.events):
@@ -137,7 +143,7 @@ class Planner:
         if ("run", run.run_id) in known:
             # A run that commits page by page stays one run.
             run = replace(run, undone_by=run.undone_by or _run(known["run", run.run_id]["body"]).undone_by)
-        if erased:
+        if texts:
             run = replace(run, reason=without_quotes(run.reason, set[str]().union(*texts.values())))
         steps = [self._event(event, texts) for event in changes.events]
         steps.append(self._run(run))

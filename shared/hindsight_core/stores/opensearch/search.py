@@ -1,9 +1,9 @@
 """Search: the best by a formula, and the nearest by vector.
 
 Up to a number of memories in scope all of them are scored. Beyond it the candidates are the nearest by k-NN, those
-that share a term or a day with the question, the most recent ones, and of those that never fade the most confident
-ones; the best of these are scored exactly in the same request. Its page is the exact one, but for the order of equal
-scores at its end, unless a better memory is none of these. A minimum score, whose count is exact, has all scored.
+that share a term or a day with the question, the most recent and the most confident ones; the best of these are scored
+exactly in the same request. Its page is the exact one, but for the order of equal scores at its end, unless a better
+memory is none of these. A minimum score, whose count is exact, has all memories scored.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from hindsight_core.errors import ConfigurationError
-from hindsight_core.ranking import Decay
+from hindsight_core.models import Parts
+from hindsight_core.ranking import Decay, Formula
 from hindsight_core.scoring import bm25, evaluate_one
 from hindsight_core.stores import Neighbour, Query, Ranked, RankedPage, Vector, Where
 from hindsight_core.stores.opensearch.access import Accesses
@@ -23,7 +24,7 @@ from hindsight_core.stores.opensearch.address import Options
 from hindsight_core.stores.opensearch.conditions import filters
 from hindsight_core.stores.opensearch.connection import Json
 from hindsight_core.stores.opensearch.dimensions import Dimensions
-from hindsight_core.stores.opensearch.documents import NOT_READ, index_of, kept_impact, memory_of, mixed_of, record_of
+from hindsight_core.stores.opensearch.documents import RECORD, Kept, kept_impact, kept_in_hit, memory_of, record_of
 from hindsight_core.stores.opensearch.formula import Question, exact_cosine, nearest, promising, scored
 from hindsight_core.stores.opensearch.frequencies import Frequencies
 from hindsight_core.stores.opensearch.heads import State
@@ -32,11 +33,13 @@ from hindsight_core.stores.opensearch.indices import Indices
 NEAREST = 1000
 # How many of the most promising candidates of each shard are scored exactly.
 WINDOW = 3000
-RECENT = 200
+RECENT = 100
 # Ties at the end of an approximate page come in any order; so many more are read to put them in theirs.
-_SPARE = 32
+_SPARE = 8
 # Less than what single precision can lose, so that a memory of exactly the minimum score is found.
 _ROUNDING = 5e-7
+# Ids alone: to read anything else of a hit is what a search of many hits costs.
+_IDS: Json = {"stored_fields": "_none_", "docvalue_fields": ["id"], "track_total_hits": False}
 _NEWEST: list[Json] = [{"_score": "desc"}, {"id": "desc"}]
 
 
@@ -85,7 +88,7 @@ class Search:
             "sort": _NEWEST,
             "size": query.limit,
             "track_total_hits": True,
-            "_source": NOT_READ,
+            **RECORD,
             **_counts(question.where, scope),
         }
         if lowest is not None:
@@ -93,7 +96,9 @@ class Search:
         answer = await self._indices.search("memories", namespace, body)
         in_scope, eligible = _counted(answer)
         return RankedPage(
-            hits=await self._ranked(namespace, query, question, answer["hits"]["hits"]),
+            hits=await self._ranked(
+                namespace, query, question, [(hit["_score"], kept_in_hit(hit)) for hit in answer["hits"]["hits"]]
+            ),
             in_scope=in_scope,
             eligible=eligible,
             below=eligible - answer["hits"]["total"]["value"],
@@ -104,23 +109,18 @@ class Search:
     ) -> tuple[tuple[int, int], list[str]]:
         """The two counts, and the ids of those whose score may be high whatever the question is."""
         fading = [kind for signal in query.formula.rest if isinstance(signal, Decay) for kind in _fading(signal)]
-        lasting: Json = {
-            "filter": [
-                {"bool": {"must_not": [{"terms": {"memory_type": fading}}, {"exists": {"field": "half_life_days"}}]}}
-            ]
-        }
-        common: Json = {"_source": ["id"], "track_total_hits": False}
+        lasting: list[Json] = [{"terms": {"memory_type": fading}}, {"exists": {"field": "half_life_days"}}]
         where: Json = {"bool": {"filter": list(question.where)}}
-        newest: Json = {"query": where, "sort": [{"moment": "desc"}], "size": RECENT}
-        steady: Json = {
-            "query": {"bool": {"must": [where], **lasting}},
-            "sort": [{"confidence": "desc"}, {"id": "desc"}],
-            "size": query.limit,
-            **_counts(question.where, scope),
-        }
-        answers = await self._indices.searches("memories", namespace, [common | newest, common | steady])
-        ids = {hit["_source"]["id"] for answer in answers for hit in answer["hits"]["hits"]}
-        return _counted(answers[1]), sorted(ids)
+        steady: Json = {"bool": {"filter": list(question.where), "must_not": lasting}}
+        bodies: list[Json] = [
+            {"query": where, "size": 0, "track_total_hits": False, **_counts(question.where, scope)},
+            {"query": where, "size": RECENT, "sort": [{"moment": "desc"}], **_IDS},
+            {"query": where, "size": RECENT, "sort": [{"confidence": "desc"}, {"moment": "desc"}], **_IDS},
+            {"query": steady, "size": query.limit, "sort": [{"confidence": "desc"}, {"id": "desc"}], **_IDS},
+        ]
+        counting, *others = await self._indices.searches("memories", namespace, bodies)
+        ids = {hit["fields"]["id"][0] for answer in others for hit in answer["hits"]["hits"]}
+        return _counted(counting), sorted(ids)
 
     async def _approximate(
         self, namespace: str, query: Query, question: Question, counts: tuple[int, int], others: Sequence[str]
@@ -134,10 +134,11 @@ class Search:
             "rescore": {"window_size": WINDOW, "query": again},
             "size": query.limit + _SPARE,
             "track_total_hits": False,
-            "_source": NOT_READ,
+            **RECORD,
         }
-        hits = (await self._indices.search("memories", namespace, body))["hits"]["hits"]
-        best = sorted(hits, key=lambda hit: (hit["_score"], hit["_source"]["id"]), reverse=True)[: query.limit]
+        answer = await self._indices.search("memories", namespace, body)
+        found = [(hit["_score"], kept_in_hit(hit)) for hit in answer["hits"]["hits"]]
+        best = sorted(found, key=lambda hit: (hit[0], hit[1].memory.id), reverse=True)[: query.limit]
         return RankedPage(
             hits=await self._ranked(namespace, query, question, best),
             in_scope=counts[0],
@@ -160,10 +161,10 @@ class Search:
         found: list[list[Neighbour]] = [[] for _ in vectors]
         if bodies:
             answers = await self._indices.searches("memories", namespace, bodies)
-            sources = [hit["_source"] for answer in answers for hit in answer["hits"]["hits"]]
-            counters = await self._accesses.of(namespace, sources)
-            for n, answer in zip(asked, answers, strict=True):
-                found[n] = [_neighbour(hit, counters) for hit in answer["hits"]["hits"]]
+            near = [[(hit["_score"], kept_in_hit(hit)) for hit in answer["hits"]["hits"]] for answer in answers]
+            counters = await self._accesses.of(namespace, (kept for page in near for _, kept in page))
+            for n, page in zip(asked, near, strict=True):
+                found[n] = [_neighbour(score, kept, counters) for score, kept in page]
         return found
 
     def _near(self, vector: Vector, state: State, conditions: Sequence[Json], limit: int) -> Json:
@@ -180,7 +181,7 @@ class Search:
             "sort": _NEWEST,
             "size": limit,
             "track_total_hits": False,
-            "_source": NOT_READ,
+            **RECORD,
         }
 
     async def _comparable(self, vector: Vector | None) -> Vector | None:
@@ -196,38 +197,36 @@ class Search:
         return None if known is None else vector
 
     async def _ranked(
-        self, namespace: str, query: Query, question: Question, hits: Sequence[Json]
+        self, namespace: str, query: Query, question: Question, hits: Sequence[tuple[float, Kept]]
     ) -> tuple[Ranked, ...]:
         """The hits, each with OpenSearch's score and the parts that the formula makes it of."""
-        counters = await self._accesses.of(namespace, [hit["_source"] for hit in hits])
+        counters = await self._accesses.of(namespace, (kept for _, kept in hits))
         found: list[Ranked] = []
-        for hit in hits:
-            source = hit["_source"]
-            memory, index, mixed = memory_of(source, counters.get(source["id"])), index_of(source), mixed_of(source)
-            kept = msgspec.structs.replace(index, text=_kept(index.text), context=_kept(index.context))
-            cosine = None
-            if question.vector is not None and mixed is not None:
-                cosine = float(mixed.astype(np.float64) @ question.vector.astype(np.float64))
-            terms = tuple(question.weights)
-            _, parts = evaluate_one(
-                query.formula,
-                memory,
-                index,
-                cosine=cosine,
-                bm25=bm25(terms, question.weights, kept),
-                now=query.now,
-            )
-            found.append(Ranked(memory=memory, score=hit["_score"] - question.lift, parts=parts))
+        for score, kept in hits:
+            parts = _parts(query.formula, question, kept)
+            memory = memory_of(kept, counters.get(kept.memory.id))
+            found.append(Ranked(memory=memory, score=score - question.lift, parts=parts))
         return tuple(found)
+
+
+def _parts(formula: Formula, question: Question, kept: Kept) -> Parts:
+    """What OpenSearch computed with, put into the formula once more: naming the parts would cost it ten times that."""
+    stored = replace(kept.index, text=_stored(kept.index.text), context=_stored(kept.index.context))
+    mixed = record_of(kept, None).mixed
+    cosine = None
+    if question.vector is not None and mixed is not None:
+        cosine = float(mixed.astype(np.float64) @ question.vector.astype(np.float64))
+    words = bm25(tuple(question.weights), question.weights, stored)
+    return evaluate_one(formula, kept.memory, kept.index, cosine=cosine, bm25=words, now=question.now)[1]
+
+
+def _stored(impacts: dict[str, float]) -> dict[str, float]:
+    return {term: kept_impact(impact) for term, impact in impacts.items()}
 
 
 def _fading(signal: Decay) -> list[str]:
     """The types whose memories count less as they grow old."""
     return [name for name, days in signal.half_lives.items() if days]
-
-
-def _kept(impacts: dict[str, float]) -> dict[str, float]:
-    return {term: kept_impact(impact) for term, impact in impacts.items()}
 
 
 def _counts(where: Sequence[Json], scope: Sequence[Json]) -> Json:
@@ -244,7 +243,6 @@ def _counted(answer: Json) -> tuple[int, int]:
     return buckets["scope"]["doc_count"], buckets["where"]["doc_count"]
 
 
-def _neighbour(hit: Json, counters: dict[str, Json]) -> Neighbour:
-    source = hit["_source"]
-    cosine = min(1.0, max(-1.0, 2.0 * hit["_score"] - 1.0))
-    return Neighbour(record=record_of(source, counters.get(source["id"])), cosine=cosine)
+def _neighbour(score: float, kept: Kept, counters: dict[str, Json]) -> Neighbour:
+    cosine = min(1.0, max(-1.0, 2.0 * score - 1.0))
+    return Neighbour(record=record_of(kept, counters.get(kept.memory.id)), cosine=cosine)

@@ -30,7 +30,7 @@ from hindsight_core.stores.opensearch.commits import Commits
 from hindsight_core.stores.opensearch.conditions import filters
 from hindsight_core.stores.opensearch.connection import Connection, Json, Value
 from hindsight_core.stores.opensearch.dimensions import Dimensions
-from hindsight_core.stores.opensearch.documents import NOT_READ, document_id, record_of
+from hindsight_core.stores.opensearch.documents import RECORD, document_id, kept_in_document, kept_in_hit, record_of
 from hindsight_core.stores.opensearch.erasure import Eraser
 from hindsight_core.stores.opensearch.frequencies import Frequencies
 from hindsight_core.stores.opensearch.heads import Heads, State
@@ -61,7 +61,8 @@ class OpenSearchStore:
         self._intents = Intents(indices, heads, Eraser(indices), patience=patience)
         self._commits = Commits(indices, heads, self._intents, dimensions)
         self._accesses = Accesses(indices)
-        self._search = Search(indices, dimensions, Frequencies(indices), self._accesses, options)
+        self._frequencies = Frequencies(indices)
+        self._search = Search(indices, dimensions, self._frequencies, self._accesses, options)
         self._journal = Journal(indices)
         # Sequences that this process has made searchable itself, where a head does not say so.
         self._refreshed: dict[str, int] = {}
@@ -83,14 +84,16 @@ class OpenSearchStore:
         async with self._in_time():
             await self._intents.settled(namespace)
             wanted = list(dict.fromkeys(ids))
-            found = await self._sources(namespace, wanted, NOT_READ)
-            counters = await self._accesses.of(namespace, list(found.values()))
-            records = {memory_id: record_of(source, counters.get(memory_id)) for memory_id, source in found.items()}
+            found = await self._sources(namespace, wanted, ["record"])
+            kept = {memory_id: kept_in_document(source) for memory_id, source in found.items()}
+            counters = await self._accesses.of(namespace, kept.values())
+            records = {memory_id: record_of(one, counters.get(memory_id)) for memory_id, one in kept.items()}
             return [records[memory_id] for memory_id in ids if memory_id in records]
 
     async def rank(self, namespace: str, query: Query) -> RankedPage:
         async with self._in_time():
-            return await self._search.rank(namespace, await self._state(namespace), query)
+            state, _ = await asyncio.gather(self._state(namespace), self._frequencies.ahead(namespace, query.terms))
+            return await self._search.rank(namespace, state, query)
 
     async def neighbours(
         self, namespace: str, vectors: NDArray[np.float32], where: Where, limit: int
@@ -102,13 +105,13 @@ class OpenSearchStore:
     async def scan(self, namespace: str, where: Where, *, after: str | None, limit: int) -> list[Record]:
         async with self._in_time():
             await self._state(namespace)
-            body: Json = {"query": {"bool": {"filter": filters(namespace, where)}}, "_source": NOT_READ}
+            body: Json = {"query": {"bool": {"filter": filters(namespace, where)}}, **RECORD}
             if after is not None:
                 body["search_after"] = [after]
             hits = await self._indices.pages("memories", namespace, body, limit=limit)
-            sources = [hit["_source"] for hit in hits]
-            counters = await self._accesses.of(namespace, sources)
-            return [record_of(source, counters.get(source["id"])) for source in sources]
+            kept = [kept_in_hit(hit) for hit in hits]
+            counters = await self._accesses.of(namespace, kept)
+            return [record_of(one, counters.get(one.memory.id)) for one in kept]
 
     async def log(
         self, namespace: str, *, accesses: Sequence[Access] = (), retrievals: Sequence[Retrieval] = ()

@@ -1,0 +1,137 @@
+"""Whatever a memory may hold can be written: a document that OpenSearch refuses would hold up its namespace."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from datetime import UTC, datetime
+
+import numpy as np
+import pytest
+from msgspec.structs import replace
+
+from hindsight_core.indexing import IndexFields
+from hindsight_core.lexical import impacts
+from hindsight_core.models import Contest
+from hindsight_core.ranking import Weights, formula
+from hindsight_core.stores import MemoryStore, Receipt, Record, Where, open_store
+from hindsight_core.stores.opensearch.documents import kept_impact
+from opensearch_place import OpenSearchPlace
+from samples import EVERYTHING, NAMESPACE, event, memory, puts, record, search, unit
+
+BY_WORDS = formula(calibration=(0.0, 0.6), weights=Weights(alpha=0.0, offset=0.0))
+FIRST, LAST = datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, 999000, tzinfo=UTC)
+
+
+@pytest.fixture
+async def store(opensearch_place: OpenSearchPlace) -> AsyncGenerator[MemoryStore]:
+    opensearch_place.empty()
+    store = open_store(opensearch_place.store_url)
+    await store.prepare("model-a")
+    yield store
+    await store.aclose()
+
+
+EXTREMES = {
+    "a long id": memory("i" * 3000),
+    "ids that are long and differ at their end": memory("i" * 2999 + "j"),
+    "an id in many bytes": memory("茶" * 300),
+    "a long text": memory("text", "茶壶是蓝色的" * 1333, context="壶" * 8000, speaker="李" * 5000),
+    "a text without a single term": memory("empty", "?!"),
+    "a long key and long tags": memory("key", key="k" * 40_000, tags=("t" * 128, "茶" * 128)),
+    "long metadata": memory("metadata", metadata={"m" * 9000: "v" * 16_000, "n": [10**30, -1.5e308, 1e-320, True]}),
+    "the first and the last instant": memory(
+        "instants", observed_at=FIRST, valid_from=FIRST, valid_to=LAST, expires_at=LAST, precision="instant"
+    ),
+    "the shortest half-life": memory("short", half_life_days=5e-324, confidence=5e-324),
+    "the longest half-life": memory("long", half_life_days=1.7e308),
+    "long links": memory("links", supersedes=("s" * 9000,), contested_by=(Contest("c" * 9000, 1.0, "r" * 9000),)),
+    "control and other odd characters": memory("odd", "\u0000\u0001\u2028\U0010ffff \ufeff‮ tea", user_id="\u0000"),
+}
+
+
+async def test_every_extreme_of_a_memory_is_stored_found_and_given_back(store: MemoryStore) -> None:
+    for number, (name, of) in enumerate(EXTREMES.items()):
+        put = record(of, unit(number))
+        assert await store.commit(NAMESPACE, puts(put, run_id=name)) == number + 1, name
+        (got,) = await store.get(NAMESPACE, [of.id])
+        assert (got.memory, got.index) == (of, put.index), name
+    page = await store.rank(NAMESPACE, search(["tea"], unit(1), limit=50))
+    assert page.eligible == len(EXTREMES)
+    assert all(0.0 <= hit.score <= 1.0 for hit in page.hits)
+    assert {hit.memory.id for hit in page.hits} == {of.id for of in EXTREMES.values()}
+
+
+@pytest.mark.parametrize("vector", [np.zeros(16, np.float32), np.full(16, np.nan, np.float32)], ids=["zero", "nan"])
+async def test_a_vector_without_direction_is_none(store: MemoryStore, vector: np.ndarray) -> None:
+    await store.commit(NAMESPACE, puts(record(memory("a"), vector), record(memory("b"), unit(1))))
+    first, second = await store.get(NAMESPACE, ["a", "b"])
+    assert first.bare is first.mixed is None
+    assert second.bare is not None
+    page = await store.rank(NAMESPACE, search(vector=unit(1)))
+    assert {hit.memory.id: hit.parts.similarity > 0.9 for hit in page.hits} == {"a": False, "b": True}
+    if not np.isnan(vector).any():
+        assert len((await store.rank(NAMESPACE, search(vector=vector))).hits) == 2
+
+
+def spoken(name: str, term: str) -> Record:
+    return Record(memory=memory(name), index=IndexFields(text=impacts([term])))
+
+
+async def test_terms_of_any_spelling_are_kept_apart(store: MemoryStore) -> None:
+    terms = [
+        "a.b",
+        "a%2Eb",
+        "a%b",
+        "a",
+        "a.b.c",
+        "*",
+        "a*",
+        "_",
+        "^",
+        "茶.壶",
+        "ａ",
+        "\u00e9",
+        "e\u0301",
+        "\u0000",
+        "-1",
+        "x:y",
+    ]
+    await store.commit(NAMESPACE, puts(*(spoken(f"{n:02}", term) for n, term in enumerate(terms))))
+    for number, term in enumerate(terms):
+        page = await store.rank(NAMESPACE, search([term], by=BY_WORDS, limit=1))
+        assert page.hits[0].memory.id == f"{number:02}", term
+        second = await store.rank(NAMESPACE, search([term], by=BY_WORDS, limit=2))
+        assert second.hits[1].parts.lexical == 0.0, term
+
+
+async def test_long_keys_of_requests_and_long_ids_of_events_are_kept_apart(store: MemoryStore) -> None:
+    long = "k" * 5000
+    for number, end in enumerate("ab"):
+        changes = puts(record(memory(end)), run_id=f"{long}{end}")
+        receipt = Receipt(key=f"{long}{end}", fingerprint=end, answer=b"{}")
+        changes = replace(changes, receipt=receipt, events=(event(f"{long}{end}", end, f"{long}{end}"),))
+        assert await store.commit(NAMESPACE, changes) == number + 1
+    found = await store.receipt(NAMESPACE, f"{long}b")
+    assert found is not None
+    assert found.fingerprint == "b"
+    assert [len(e.id) for e in await store.read(NAMESPACE, "events")] == [5001, 5001]
+
+
+async def test_values_that_begin_alike_are_told_apart_by_conditions(store: MemoryStore) -> None:
+    long = "v" * 5000
+    held = [memory(end, metadata={"m": long + end, long: end}) for end in "ab"]
+    await store.commit(NAMESPACE, puts(*(record(of) for of in held)))
+
+    async def ids(where: Where) -> list[str]:
+        return [r.memory.id for r in await store.scan(NAMESPACE, where, after=None, limit=9)]
+
+    assert await ids(Where(metadata={"m": (long + "b",)})) == ["b"]
+    assert await ids(Where(metadata={long: ("a",)})) == ["a"]
+    assert await ids(EVERYTHING) == ["a", "b"]
+
+
+@pytest.mark.parametrize("impact", [0.0039, 0.5, 0.52734375, 0.6180339, 0.999, 1.0])
+def test_a_kept_impact_is_near_and_stays_what_it_is(impact: float) -> None:
+    assert kept_impact(impact) == pytest.approx(impact, rel=1 / 512)
+    assert kept_impact(kept_impact(impact)) == kept_impact(impact)
+    assert np.float32(kept_impact(impact)).view(np.uint32) & 0x7FFF == 0
