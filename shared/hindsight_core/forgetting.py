@@ -16,7 +16,7 @@ from hindsight_core.ledger import Ledger, open_ledger
 from hindsight_core.models import AuditEvent, ForgetMode, Memory, Run, Scope, Status
 from hindsight_core.passages import Passages
 from hindsight_core.question import read
-from hindsight_core.ranking import Weights, formula
+from hindsight_core.ranking import Weights, by_words, formula
 from hindsight_core.requests import Filters, ForgetRequest, RestoreRequest, UndoRequest
 from hindsight_core.responses import Affected, ForgetResponse, UndoResponse, UpdateResponse
 from hindsight_core.stores import MemoryStore, Query, Record
@@ -151,10 +151,11 @@ class Forgetter:
         assert request.query is not None
         head = await self._store.head(scope.namespace)
         question = read(request.query, now, head.speakers)
-        vector, calibration = None, (0.0, 1.0)
+        vector, calibration, weights = None, (0.0, 1.0), by_words(self._weights)
         if self._embedder is not None:
             vector = (await self._embedder.embed([question.bare], "query"))[0]
             calibration = (self._embedder.calibration.lo, self._embedder.calibration.hi)
+            weights = self._weights
         where = where_of(
             scope, request.filters or Filters(), statuses=("active", "pending", "superseded"), everything=True
         )
@@ -163,7 +164,7 @@ class Forgetter:
             Query(
                 vector=vector,
                 terms=question.terms,
-                formula=formula(calibration=calibration, weights=self._weights, speakers=question.speakers),
+                formula=formula(calibration=calibration, weights=weights, speakers=question.speakers),
                 scope=scope_where(scope, everything=True),
                 where=where,
                 now=millis(now),

@@ -114,6 +114,11 @@ INTENTS: Mapping[str, MemoryType] = {
 }
 
 
+def by_words(weights: Weights) -> Weights:
+    """The weights of a search without a vector: relevance is what the words alone say, from 0 on."""
+    return msgspec.structs.replace(weights, alpha=0.0, offset=0.0)
+
+
 def formula(
     *,
     calibration: tuple[float, float],

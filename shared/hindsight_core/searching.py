@@ -17,7 +17,7 @@ from hindsight_core.filtering import scope_where, where_of
 from hindsight_core.journal import Journal
 from hindsight_core.models import Contest, Hit, Mark, Memory, Retrieval, Status
 from hindsight_core.question import Question, read
-from hindsight_core.ranking import INTENTS, Weights, formula
+from hindsight_core.ranking import INTENTS, Weights, by_words, formula
 from hindsight_core.recall import recall_needed
 from hindsight_core.requests import SearchRequest
 from hindsight_core.responses import ContextBlock, Counts, QueryReading, Recall, SearchResponse
@@ -90,7 +90,7 @@ class Searcher:
             terms=question.terms,
             formula=formula(
                 calibration=calibration,
-                weights=self._weights,
+                weights=by_words(self._weights) if vector is None else self._weights,
                 profile=request.profile,
                 intent=intent,
                 speakers=question.speakers,
