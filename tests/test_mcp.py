@@ -237,6 +237,15 @@ async def test_values_are_read_in_the_forms_that_models_send_them_in(wire, tool,
     await wire.call(tool, **arguments)
 
 
+async def test_the_word_none_is_no_value_but_may_be_what_somebody_said(wire):
+    written = await wire.call("memory_write", content="None", force=True, key="None", ttl="null", tags=["x", "null"])
+    assert (await wire.call("memory_search", query="none"))["hits"][0]["content"] == "None"
+    (memory,) = (await wire.call("memory_list"))["memories"]
+    assert memory["tags"] == ["x"]
+    assert "key" not in memory
+    await wire.call("memory_update", memory_id=written["memory_id"], new_content="null", reason="none")
+
+
 async def test_what_is_remembered_is_kept_as_sent(wire):
     written = await wire.call("memory_write", content="  The poem goes:\n  one, two ", force=True, tags="x，y")
     (memory,) = (await wire.call("memory_list"))["memories"]

@@ -1,8 +1,9 @@
-"""Concurrent MCP sessions against plain HTTP: `python tests/benchmarks/mcp.py [--sessions 200]`.
+"""Concurrent MCP sessions against plain HTTP: `python tests/benchmarks/mcp.py [--sessions 200] [--list]`.
 
 Starts one server process over an empty store, stores a few memories, and has N sessions at once do what an agent
 does: initialize, list the tools, search. The same N searches go over plain HTTP for comparison. Both sides are bare
-messages over the same HTTP client, so that what differs is the protocol. Prints p50 and p95 of the searches, errors,
+messages over the same HTTP client, so that what differs is the protocol. `--list` lists instead of searching, which
+needs no embedding: then the protocol is most of what is measured. Prints p50 and p95 of the searches, errors,
 and the machine; fails when an answer was an error.
 """
 
@@ -31,7 +32,11 @@ FACTS = ["I play the cello every Sunday", "我对花生过敏", "My sister Ana l
 QUESTION = "Which instrument do I play?"
 
 
-async def main(sessions: int, rounds: int) -> int:
+async def main(sessions: int, rounds: int, *, listing: bool) -> int:
+    plainly, tool = (
+        (list_all, {"tool": "memory_list"}) if listing else (search, {"tool": "memory_search", "query": QUESTION})
+    )
+
     with tempfile.TemporaryDirectory() as folder:
         env = environment(HINDSIGHT_STORE=str(Path(folder) / "hindsight.db"), HINDSIGHT_LOG_LEVEL="warning")
         with server(env=env) as running:
@@ -42,14 +47,14 @@ async def main(sessions: int, rounds: int) -> int:
                     await Wire(client).call("memory_write", content=fact, force=True)
 
                 async def plain(_: int) -> list[float]:
-                    return [await timed(lambda: search(client)) for _ in range(rounds)]
+                    return [await timed(lambda: plainly(client)) for _ in range(rounds)]
 
                 async def agent(_: int) -> list[float]:
                     wire = Wire(client)
                     await wire.send("initialize", handshake("2025-11-25"))
                     await wire.post({"jsonrpc": "2.0", "method": "notifications/initialized"})
                     await wire.send("tools/list")
-                    return [await timed(lambda: wire.call("memory_search", query=QUESTION)) for _ in range(rounds)]
+                    return [await timed(lambda: wire.call(**tool)) for _ in range(rounds)]
 
                 figures = {}
                 for name, one in (("http", plain), ("mcp", agent), ("http again", plain)):
@@ -74,6 +79,11 @@ async def search(client: httpx.AsyncClient) -> None:
     assert answer.json()["hits"], answer.text
 
 
+async def list_all(client: httpx.AsyncClient) -> None:
+    answer = await client.get("/v1/memories")
+    assert answer.json()["memories"], answer.text
+
+
 async def timed(work: Callable[[], Awaitable[object]]) -> float:
     started = time.perf_counter()
     await work()
@@ -84,5 +94,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sessions", type=int, default=200)
     parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--list", action="store_true", help="list instead of searching")
     asked = parser.parse_args()
-    sys.exit(asyncio.run(main(asked.sessions, asked.rounds)))
+    sys.exit(asyncio.run(main(asked.sessions, asked.rounds, listing=asked.list)))

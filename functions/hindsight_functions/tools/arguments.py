@@ -28,6 +28,9 @@ _WHOLE = re.compile(r"([+-]?\d+)\.0+")
 _BOOLEANS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 # Kept as sent, blanks included: what is remembered is what was said.
 _VERBATIM = frozenset({"content", "new_content"})
+# Somebody's own words, which may well be "none".
+_FREE = _VERBATIM | {"query", "reason"}
+_NOTHING = frozenset({"", "null", "none", "undefined"})
 
 
 def read(given: Given | None, kind: type[T]) -> T:
@@ -38,7 +41,7 @@ def read(given: Given | None, kind: type[T]) -> T:
     known, moments = properties(kind), _moments(kind)
     plain: dict[str, object] = {}
     for name, value in (given or {}).items():
-        if _is_absent(value):
+        if _is_absent(value, free=name in _FREE):
             continue
         if name not in known:
             raise InvalidInput.of(name, f"there is no such argument; there are {', '.join(known)}")
@@ -47,9 +50,10 @@ def read(given: Given | None, kind: type[T]) -> T:
     return convert(plain, kind, strict=False)
 
 
-def _is_absent(value: object) -> bool:
+def _is_absent(value: object, *, free: bool = False) -> bool:
     if isinstance(value, str):
-        return not value.strip() or value.strip().lower() in {"null", "none", "undefined"}
+        text = value.strip().lower()
+        return not text if free else text in _NOTHING
     return value is None or value == [] or value == {}
 
 

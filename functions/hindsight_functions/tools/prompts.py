@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import mcp_types as types
+from mcp import types
 
 from hindsight_core.cues import language_of
 from hindsight_core.errors import InvalidInput, NotFound

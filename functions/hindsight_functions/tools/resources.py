@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from urllib.parse import quote, unquote
 
-import mcp_types as types
 import msgspec
+from mcp import types
 
 from hindsight_core.errors import NotFound
 from hindsight_core.requests import ListRequest, Request

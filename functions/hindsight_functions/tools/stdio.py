@@ -7,7 +7,6 @@ import os
 import threading
 from typing import Any, cast
 
-import anyio
 from mcp.server.stdio import stdio_server
 
 from hindsight_functions.tools.connection import Connection
@@ -80,5 +79,5 @@ async def serve(connection: Connection) -> None:
     try:
         async with stdio_server(stdin=cast("Any", _Lines(0))) as (reading, writing):
             await server.run(reading, writing, server.create_initialization_options())
-    except* (BrokenPipeError, anyio.BrokenResourceError, anyio.ClosedResourceError):
+    except* BrokenPipeError:
         pass  # the client went away while it was being answered
