@@ -20,6 +20,8 @@ from hindsight_core.errors import ConfigurationError, HindsightError, MissingExt
 from hindsight_core.home import data_dir
 
 _GRACE = 10
+# Longer than clients keep a connection idle, so that none is closed under a request.
+_KEEP_ALIVE = 75
 
 
 @app.command("serve")
@@ -81,7 +83,11 @@ async def _serve(settings: Settings, listening: socket.socket, *, tour: bool) ->
         if tour:
             await take_tour(service, settings, console)
         config = uvicorn.Config(
-            gateway(settings, service), log_config=None, access_log=False, timeout_graceful_shutdown=_GRACE
+            gateway(settings, service),
+            log_config=None,
+            access_log=False,
+            timeout_graceful_shutdown=_GRACE,
+            timeout_keep_alive=_KEEP_ALIVE,
         )
         server = uvicorn.Server(config)
 
