@@ -1,7 +1,7 @@
 """Both stores mean the same: thousands of random memories, random questions and random changes, held side by side.
 
-The OpenSearch side has three shards: a score depends on no statistics of a shard, since the weights of terms are sent
-with each search.
+The OpenSearch side has three shards, of which a namespace has two: a score depends on no statistics of a shard, since
+the weights of terms are sent with each search.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from msgspec.structs import replace
 from hindsight_core.lexical import tokens
 from hindsight_core.ranking import INTENTS, Weights, formula
 from hindsight_core.stores import Access, ChangeSet, MemoryStore, Query, RankedPage, Record, Where, open_store
+from hindsight_core.stores.opensearch import OpenSearchStore
 from opensearch_place import OpenSearchPlace
 from samples import (
     DAY,
@@ -55,20 +56,20 @@ class Pair(NamedTuple):
     opensearch: MemoryStore
 
 
-async def _open(stack: AsyncExitStack, *urls: str) -> Pair:
+async def _open(stack: AsyncExitStack, *urls: str) -> list[MemoryStore]:
     stores: list[MemoryStore] = []
     for url in urls:
         store = open_store(url)
         stack.push_async_callback(store.aclose)
         await store.prepare("model-a")
         stores.append(store)
-    return Pair(*stores)
+    return stores
 
 
 @pytest.fixture(scope="module")
 def filled(opensearch_url: str, tmp_path_factory: pytest.TempPathFactory) -> Generator[tuple[str, str]]:
     """The addresses of both stores, with the same memories of two namespaces."""
-    with OpenSearchPlace(opensearch_url, "shards=3") as place:
+    with OpenSearchPlace(opensearch_url, "shards=3&spread=2") as place:
         urls = f"sqlite:///{tmp_path_factory.mktemp('congruence') / 'hindsight.db'}", place.store_url
 
         async def fill() -> None:
@@ -86,7 +87,7 @@ def filled(opensearch_url: str, tmp_path_factory: pytest.TempPathFactory) -> Gen
 @pytest.fixture
 async def pair(filled: tuple[str, str]) -> AsyncGenerator[Pair]:
     async with AsyncExitStack() as stack:
-        yield await _open(stack, *filled)
+        yield Pair(*await _open(stack, *filled))
 
 
 def random_where(rng: random.Random) -> Where:
@@ -198,7 +199,7 @@ async def test_a_word_that_only_the_turn_before_holds_weighs_as_much_as_none_doe
     opensearch_place.empty()
     by = formula(calibration=(0.0, 0.6), weights=Weights(alpha=0.0, offset=0.0))
     async with AsyncExitStack() as stack:
-        pair = await _open(stack, f"sqlite:///{tmp_path / 'words.db'}", opensearch_place.store_url)
+        pair = Pair(*await _open(stack, f"sqlite:///{tmp_path / 'words.db'}", opensearch_place.store_url))
         records = [
             record(memory(str(n), "The kettle is blue.", context="A lighthouse?" if n == 3 else None)) for n in range(9)
         ]
@@ -257,6 +258,14 @@ async def test_neighbours_are_the_same(pair: Pair) -> None:
             ]
 
 
+async def test_a_namespace_lies_on_as_many_shards_as_its_spread(filled: tuple[str, str]) -> None:
+    async with AsyncExitStack() as stack:
+        (store,) = await _open(stack, filled[1])
+        assert isinstance(store, OpenSearchStore)
+        answer = await store._indices.search("memories", "other", {"size": 0})
+        assert answer["_shards"]["total"] == 2
+
+
 async def test_scans_and_sizes_are_the_same(pair: Pair) -> None:
     rng = random.Random(8)
     assert await pair.sqlite.head(NAMESPACE) == await pair.opensearch.head(NAMESPACE)
@@ -305,7 +314,7 @@ def _change(rng: random.Random, held: dict[str, Record], number: int) -> ChangeS
 async def test_a_life_of_changes_leaves_the_same_in_both(tmp_path: Path, opensearch_place: OpenSearchPlace) -> None:
     opensearch_place.empty()
     async with AsyncExitStack() as stack:
-        pair = await _open(stack, f"sqlite:///{tmp_path / 'life.db'}", opensearch_place.store_url)
+        pair = Pair(*await _open(stack, f"sqlite:///{tmp_path / 'life.db'}", opensearch_place.store_url))
         rng, held = random.Random(3), dict[str, Record]()
         for number in range(25):
             changes = _change(rng, held, number)

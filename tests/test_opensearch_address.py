@@ -23,8 +23,8 @@ def test_user_and_password_are_decoded_and_never_shown() -> None:
 
 
 def test_every_option_is_read() -> None:
-    url = "opensearch://h/p?shards=3&ef_search=128&exact_below=500&timeout=2.5"
-    assert parse(url).options == Options(shards=3, ef_search=128, exact_below=500, timeout=2.5)
+    url = "opensearch://h/p?shards=3&spread=2&ef_search=128&exact_below=500&timeout=2.5"
+    assert parse(url).options == Options(shards=3, spread=2, ef_search=128, exact_below=500, timeout=2.5)
 
 
 def test_amazon_is_signed_tls_on_port_443_and_needs_its_region() -> None:
@@ -46,6 +46,7 @@ def test_amazon_is_signed_tls_on_port_443_and_needs_its_region() -> None:
         ("opensearch://h/p*", "p"),
         ("opensearch://h?shard=3", "shard"),
         ("opensearch://h?shards=0", "shards"),
+        ("opensearch://h?shards=2&spread=2", "spread"),
         ("opensearch://h?timeout=soon", "timeout"),
         ("opensearch+aws://h?region=r&service=s3", "service"),
         ("opensearch+gcp://h", "gcp"),

@@ -22,13 +22,14 @@ _EXAMPLE = "opensearch://localhost:9200/hindsight?ef_search=64"
 class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What follows the question mark.
 
-    `shards` of a new index; `ef_search` of every k-NN search. Up to `exact_below` memories in scope are compared one
-    by one, more by k-NN with exact scores for the best. `timeout` in seconds bounds every call. `verify=false` accepts
-    any certificate. `region`, `service` (`es` for a domain, `aoss` for a serverless collection) and `tls` are for
-    `opensearch+aws`.
+    `shards` of a new index, of which each namespace has `spread`; `ef_search` of every k-NN search. Up to `exact_below`
+    memories in scope are compared one by one, more by k-NN with exact scores for the best. `timeout` in seconds bounds
+    every call. `verify=false` accepts any certificate. `region`, `service` (`es` for a domain, `aoss` for a serverless
+    collection) and `tls` are for `opensearch+aws`.
     """
 
     shards: Annotated[int, Meta(ge=1, le=1024)] = 1
+    spread: Annotated[int, Meta(ge=1, le=1023)] = 1
     ef_search: Annotated[int, Meta(ge=1, le=10_000)] = 64
     exact_below: Annotated[int, Meta(ge=0)] = 20_000
     timeout: Annotated[float, Meta(gt=0)] = 30.0
@@ -72,6 +73,8 @@ def parse(url: str) -> Address:
         options = msgspec.convert(dict(parse_qsl(parts.query, keep_blank_values=True)), Options, strict=False)
     except msgspec.ValidationError as exc:
         raise _fault(str(exc)) from exc
+    if options.spread > 1 and options.spread >= options.shards:
+        raise _fault("spread must be less than shards")
     signed = parts.scheme == "opensearch+aws"
     if signed and not options.region:
         raise _fault("Amazon's region is missing (?region=eu-west-1)")

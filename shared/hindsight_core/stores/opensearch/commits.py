@@ -88,13 +88,13 @@ class Commits:
             try:
                 found = await self._heads.read(namespace)
             except StoreUnavailable:
-                raise _unknown(exc) from exc
+                raise unknown(exc) from exc
             assert new.intent is not None
             if found.intent is not None and found.intent.token == new.intent.token:
                 return found
             if found.place == state.place:
                 raise
-            raise _unknown(exc) from exc
+            raise unknown(exc) from exc
 
     async def _finish(self, namespace: str, opened: State) -> None:
         try:
@@ -114,7 +114,8 @@ class Commits:
             self._left[namespace] = closed
 
 
-def _unknown(exc: StoreUnavailable) -> StoreUnavailable:
+def unknown(exc: StoreUnavailable) -> StoreUnavailable:
+    """The error of a commit whose end nobody has seen."""
     return StoreUnavailable(
         f"{exc.detail} It is not known whether the change was stored.",
         remedy="Look before you repeat the request, or repeat it with the same idempotency_key.",

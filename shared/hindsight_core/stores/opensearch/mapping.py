@@ -108,6 +108,10 @@ def creation(address: Address, index: Index) -> tuple[str, Json]:
     mappings: Json = {"dynamic": "strict", "properties": _FIELDS[index]}
     if index != "state":
         mappings["_routing"] = {"required": True}
+        if address.options.spread > 1:
+            # Else one namespace's pieces would be neighbours of which most lie in the same shard.
+            settings["number_of_routing_shards"] = address.options.shards
+            settings["routing_partition_size"] = address.options.spread
     name = alias(address, index)
     return f"{name}-000001", {"settings": {"index": settings}, "mappings": mappings, "aliases": {name: {}}}
 

@@ -26,7 +26,7 @@ from hindsight_core.stores import (
     Where,
 )
 from hindsight_core.stores.opensearch.access import Accesses
-from hindsight_core.stores.opensearch.commits import Commits
+from hindsight_core.stores.opensearch.commits import Commits, unknown
 from hindsight_core.stores.opensearch.conditions import filters
 from hindsight_core.stores.opensearch.connection import Connection, Json, Value
 from hindsight_core.stores.opensearch.dimensions import Dimensions
@@ -41,6 +41,13 @@ from hindsight_core.stores.opensearch.preparation import Preparation
 from hindsight_core.stores.opensearch.search import Search
 
 PATIENCE = 1.0
+# A change of so many memories has twice the time, of twice as many three times.
+_PIECE = 250
+_REMEMBERED = 10_000
+
+
+class _OutOfTime(StoreUnavailable):
+    """A call took longer than it may."""
 
 
 class OpenSearchStore:
@@ -77,8 +84,12 @@ class OpenSearchStore:
     async def commit(
         self, namespace: str, changes: ChangeSet, *, expected: int | None = None, searchable: bool = True
     ) -> int:
-        async with self._in_time():
-            return await self._commits.commit(namespace, changes, expected=expected, searchable=searchable)
+        pieces = (len(changes.puts) + len(changes.erases)) // _PIECE
+        try:
+            async with self._in_time(1 + pieces):
+                return await self._commits.commit(namespace, changes, expected=expected, searchable=searchable)
+        except _OutOfTime as exc:
+            raise unknown(exc) from exc
 
     async def get(self, namespace: str, ids: Sequence[str]) -> list[Record]:
         async with self._in_time():
@@ -197,6 +208,8 @@ class OpenSearchStore:
         state = await self._intents.settled(namespace)
         if max(state.searchable, self._refreshed.get(namespace, 0)) < state.sequence:
             await self._indices.refresh("memories")
+            if len(self._refreshed) >= _REMEMBERED:
+                self._refreshed.clear()
             self._refreshed[namespace] = state.sequence
         return state
 
@@ -207,13 +220,13 @@ class OpenSearchStore:
         return {memory_id: one["_source"] for memory_id, one in zip(ids, found, strict=True) if one is not None}
 
     @asynccontextmanager
-    async def _in_time(self) -> AsyncGenerator[None]:
-        timeout = self._connection.address.options.timeout
+    async def _in_time(self, times: int = 1) -> AsyncGenerator[None]:
+        timeout = self._connection.address.options.timeout * times
         try:
             async with asyncio.timeout(timeout):
                 yield
         except TimeoutError as exc:
-            raise StoreUnavailable(
+            raise _OutOfTime(
                 f"OpenSearch at {self._connection.address} was not done within {timeout:g} s.",
                 remedy="Look at its load, or give HINDSIGHT_STORE a longer ?timeout=.",
             ) from exc
