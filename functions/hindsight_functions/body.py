@@ -8,7 +8,7 @@ import msgspec
 from litestar import Request as LitestarRequest
 from litestar.types import Empty
 
-from hindsight_core.decoding import decode
+from hindsight_core.decoding import convert, decode
 from hindsight_core.errors import InvalidInput, TooLarge, UnsupportedMedia
 from hindsight_core.requests import Request
 
@@ -16,6 +16,13 @@ _JSON = "application/json"
 LINES = "application/x-ndjson"
 # Litestar's own parameters: user, authentication, state.
 _Base: TypeAlias = LitestarRequest[Any, Any, Any]
+
+
+def _check_namespace(name: str) -> None:
+    try:
+        convert({"namespace": name}, Request)
+    except InvalidInput as exc:
+        raise InvalidInput.of("namespace", exc.errors[0].message) from None
 
 
 class BodyRequest(_Base):
@@ -62,6 +69,8 @@ class BodyRequest(_Base):
         if not self.query_params:
             return data
         named = self.query_params.getall("namespace")
+        for name in named:
+            _check_namespace(name)
         assert isinstance(data, Request)
         if len({*named, data.namespace or named[0]}) > 1:
             raise InvalidInput.of("namespace", "is given twice, with different values")

@@ -1,4 +1,7 @@
-"""The forget function: forgetting, and taking it back. It needs no embedder."""
+"""The forget function: forgetting, and taking it back.
+
+It needs no embedder: a query is held against words alone, and undoing the change of a text is left to the gateway.
+"""
 
 from __future__ import annotations
 

@@ -45,10 +45,10 @@ def instant(value: datetime, field: str, zone: str | None = None) -> datetime:
         if zone is None:
             raise InvalidInput.of(field, "has no offset; add one, such as +08:00 or Z, or name a `timezone`")
         value = value.replace(tzinfo=time_zone(zone))
-    try:
-        utc = value.astimezone(UTC)
-    except OverflowError:
-        raise InvalidInput.of(field, "is outside the years 1 to 9999 in UTC") from None
+    # The margin leaves room for every zone and for the longest ttl.
+    if not _FIRST_YEAR <= value.year <= _LAST_YEAR:
+        raise InvalidInput.of(field, f"is outside the years {_FIRST_YEAR} to {_LAST_YEAR}")
+    utc = value.astimezone(UTC)
     return utc.replace(microsecond=utc.microsecond // 1000 * 1000)
 
 
@@ -66,4 +66,5 @@ def millis(value: datetime) -> int:
     return (delta.days * 86_400 + delta.seconds) * 1000 + delta.microseconds // 1000
 
 
+_FIRST_YEAR, _LAST_YEAR = 2, 9000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

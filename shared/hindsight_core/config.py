@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, get_args, get_type_hints
+from typing import Annotated, Literal, get_args, get_type_hints
 
 import msgspec
 from msgspec import Meta
@@ -57,10 +57,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         ),
     ] = 1024
     retrieval_log: Annotated[bool, Meta(description="Whether searches are logged for replay.")] = True
-    retrieval_days: Annotated[int, Meta(ge=1, description="Days that the retrieval log is kept.")] = 30
     body_limit: Annotated[int, Meta(ge=1024, description="Largest request body in bytes.")] = 1_048_576
     log_level: Annotated[
-        str, Meta(description="`debug`, `info`, `warning` or `error`; memory text appears at debug only.")
+        Literal["debug", "info", "warning", "error"],
+        Meta(description="`debug`, `info`, `warning` or `error`; memory text appears at debug only."),
     ] = "info"
 
 

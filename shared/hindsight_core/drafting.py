@@ -10,7 +10,7 @@ from hindsight_core.caller import Caller, instant, time_zone
 from hindsight_core.durations import duration
 from hindsight_core.errors import InvalidInput
 from hindsight_core.extraction import Candidate, extract, whole
-from hindsight_core.gate import Verdict
+from hindsight_core.gate import Verdict, find_secret
 from hindsight_core.models import Memory, MetadataValue, Scope, Source
 from hindsight_core.requests import Message, WriteRequest
 from hindsight_core.summary import summarise
@@ -44,6 +44,8 @@ def check(request: WriteRequest, caller: Caller) -> Times:
     if request.ttl is not None and request.expires_at is not None:
         raise InvalidInput.of("expires_at", "give `ttl` or `expires_at`, not both")
     check_labels(request.tags, request.metadata)
+    if request.key is not None:
+        check_no_secret(request.key, "key")
     for i, message in enumerate(request.messages or ()):
         check_metadata(message.metadata, f"messages[{i}].metadata")
     if request.timezone is not None:
@@ -65,12 +67,24 @@ def check(request: WriteRequest, caller: Caller) -> Times:
 def check_labels(tags: tuple[str, ...], metadata: dict[str, MetadataValue]) -> None:
     if len(tags) > MAX_TAGS:
         raise InvalidInput.of("tags", f"at most {MAX_TAGS}")
+    for i, tag in enumerate(tags):
+        check_no_secret(tag, f"tags[{i}]")
     check_metadata(metadata, "metadata")
+
+
+def check_no_secret(text: str, field: str) -> None:
+    """Raise `InvalidInput` naming the field when its text holds a secret; the error does not repeat it."""
+    if (secret := find_secret(text)) is not None:
+        raise InvalidInput.of(field, f"contains a secret ({secret}); secrets are never stored")
 
 
 def check_metadata(metadata: dict[str, MetadataValue], field: str) -> None:
     if metadata and len(msgspec.json.encode(metadata)) > METADATA_LIMIT:
         raise InvalidInput.of(field, "is over 16 KiB")
+    for name, value in metadata.items():
+        for held in value if isinstance(value, list) else [value]:
+            if isinstance(held, str):
+                check_no_secret(held, f"{field}.{name}")
 
 
 def candidates(request: WriteRequest) -> list[Candidate]:

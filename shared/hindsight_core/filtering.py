@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from hindsight_core.caller import instant, millis
 from hindsight_core.errors import InvalidInput
-from hindsight_core.models import Scalar, Scope, Status
+from hindsight_core.models import Memory, Scalar, Scope, Status
 from hindsight_core.requests import Filters
 from hindsight_core.stores import Where
 
@@ -26,6 +26,22 @@ def scope_where(scope: Scope, *, everything: bool = False) -> Where:
         task_id=scope.task_id,
         reader="*" if everything and scope.agent_id is None else scope.agent_id,
     )
+
+
+def in_scope(memory: Memory, scope: Scope) -> bool:
+    """Whether a memory lies in a scope; a scope that names no agent sees private ones too (they are the user's)."""
+    if scope.user_id is not None and memory.user_id != scope.user_id:
+        return False
+    if scope.session_id is not None and memory.session_id != scope.session_id:
+        return False
+    if scope.task_id is not None and memory.task_id != scope.task_id:
+        return False
+    return memory.visibility == "shared" or scope.agent_id is None or memory.agent_id == scope.agent_id
+
+
+def readable(memory: Memory, scope: Scope) -> bool:
+    """Whether a search in this scope may show a memory: a private one only to its own agent."""
+    return in_scope(memory, scope) and (memory.visibility == "shared" or memory.agent_id == scope.agent_id)
 
 
 def where_of(

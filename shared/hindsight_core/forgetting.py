@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from datetime import datetime
 
@@ -10,7 +11,7 @@ import msgspec
 from hindsight_core.caller import Caller, millis
 from hindsight_core.embedding import Embedder
 from hindsight_core.errors import Conflict, InvalidInput, NotFound
-from hindsight_core.filtering import scope_where, where_of
+from hindsight_core.filtering import in_scope, scope_where, where_of
 from hindsight_core.indexing import index_fields, mix
 from hindsight_core.ledger import Ledger, open_ledger
 from hindsight_core.models import AuditEvent, ForgetMode, Memory, Run, Scope, Status
@@ -19,12 +20,12 @@ from hindsight_core.question import read
 from hindsight_core.ranking import Weights, by_words, formula
 from hindsight_core.requests import Filters, ForgetRequest, RestoreRequest, UndoRequest
 from hindsight_core.responses import Affected, ForgetResponse, UndoResponse, UpdateResponse
-from hindsight_core.stores import MemoryStore, Query, Record
+from hindsight_core.stores import MemoryStore, Query, Record, Where
 
 PAGE = 500
 EXCERPT = 80
 LIST_AT_MOST = 1000
-QUERY_AT_MOST = 100
+QUERY_AT_MOST = 10_000
 _STATUS_OF: dict[ForgetMode, Status] = {"archive": "archived", "suppress": "suppressed", "retract": "retracted"}
 _RESTORABLE: tuple[Status, ...] = ("archived", "suppressed", "retracted")
 _ATTEMPTS = 8
@@ -43,13 +44,14 @@ class Forgetter:
 
         `affected` lists the first 1 000, `count` all. A dry run lists exactly what the run would touch.
         """
-        _check_selection(request)
         scope, now = caller.scope(request), caller.clock(request)
+        _check_selection(request, scope)
         ledger = open_ledger(f"forget.{request.mode}", scope.namespace, now, caller, request.reason)
         affected: list[Affected] = []
         count = 0
         async for page in self._selected(request, scope, now):
-            touched = await self._forget_page(request, caller, ledger.run, page, scope)
+            run = msgspec.structs.replace(ledger.run, count=count)
+            touched = await self._forget_page(request, caller, run, page, scope)
             count += len(touched)
             affected.extend(touched[: LIST_AT_MOST - len(affected)])
         return ForgetResponse(
@@ -73,7 +75,7 @@ class Forgetter:
                 remedy="Only archived, suppressed and retracted memories can be restored.",
             )
         status: Status = "superseded" if memory.superseded_by and memory.valid_to is not None else "active"
-        events = await self._store.read(scope.namespace, "events", memory_id=memory_id, limit=1000)
+        events = await self._store.read(scope.namespace, "events", memory_id=memory_id, limit=10_000)
         for event in reversed(events):
             before = event.before if isinstance(event, AuditEvent) else None
             if before is not None and before.status not in _RESTORABLE:
@@ -102,9 +104,15 @@ class Forgetter:
         affected: list[Affected] = []
         records = {record.memory.id: record for record in await self._store.get(scope.namespace, list(last))}
         passages = Passages(self._embedder)
-        for memory_id, after in last.items():
+        changed = {
+            memory_id
+            for memory_id, after in last.items()
+            if memory_id not in records or after is None or records[memory_id].memory.version != after.version
+        }
+        for memory_id in last:
             record = records.get(memory_id)
-            if record is None or after is None or record.memory.version != after.version:
+            # What a memory that stays had replaced stays replaced.
+            if record is None or memory_id in changed or record.memory.superseded_by in changed:
                 kept.append(memory_id)
                 continue
             before = await self._rebuilt(record, first[memory_id], passages)
@@ -140,7 +148,8 @@ class Forgetter:
             return
         filters = request.filters or Filters()
         if request.ids is not None:
-            filters = msgspec.structs.replace(filters, ids=request.ids)
+            ids = request.ids if filters.ids is None else tuple(id_ for id_ in request.ids if id_ in filters.ids)
+            filters = msgspec.structs.replace(filters, ids=ids)
         where = where_of(scope, filters, everything=True)
         after: str | None = None
         while page := await self._store.scan(scope.namespace, where, after=after, limit=PAGE):
@@ -157,7 +166,10 @@ class Forgetter:
             calibration = (self._embedder.calibration.lo, self._embedder.calibration.hi)
             weights = self._weights
         where = where_of(
-            scope, request.filters or Filters(), statuses=("active", "pending", "superseded"), everything=True
+            scope,
+            request.filters or Filters(),
+            statuses=None if request.mode == "erase" else ("active", "pending", "superseded"),
+            everything=True,
         )
         page = await self._store.rank(
             scope.namespace,
@@ -179,7 +191,7 @@ class Forgetter:
     ) -> list[Affected]:
         for _ in range(_ATTEMPTS):
             ledger = Ledger(run, caller)
-            expected = (await self._store.head(scope.namespace)).sequence
+            expected = (await self._store.head(scope.namespace)).sequence if request.bring_back else None
             touched: list[Affected] = []
             for record in page:
                 if (after := _forgotten(record.memory, request.mode)) is None:
@@ -196,6 +208,8 @@ class Forgetter:
                         status_reason=request.reason or f"Asked to {request.mode}.",
                         updated_at=run.at,
                     )
+            if request.mode == "erase" and not request.dry_run:
+                await self._clear_contexts(ledger, page, scope.namespace)
             if request.bring_back:
                 touched += await self._bring_back(ledger, page, request, scope)
             if request.dry_run or not touched:
@@ -203,17 +217,35 @@ class Forgetter:
             try:
                 await self._store.commit(scope.namespace, ledger.changes(), expected=expected)
             except Conflict:
+                await asyncio.sleep(0.005)
                 page = await self._store.get(scope.namespace, [record.memory.id for record in page])
                 continue
-            run = ledger.run
             return touched
         raise Conflict("The namespace is being written so often that this run found no turn.", remedy="Try again.")
+
+    async def _clear_contexts(self, ledger: Ledger, page: list[Record], namespace: str) -> None:
+        """An erased turn goes from beside the turns that followed it, and from their vectors."""
+        texts = {record.memory.content for record in page} | {
+            record.memory.context for record in page if record.memory.context
+        }
+        gone = {record.memory.id for record in page}
+        after: str | None = None
+        while found := await self._store.scan(namespace, Where(), after=after, limit=PAGE):
+            after = found[-1].memory.id
+            for record in found:
+                memory = record.memory
+                if memory.id in gone or memory.context is None or not any(text in memory.context for text in texts):
+                    continue
+                cleared = msgspec.structs.replace(memory, context=None)
+                bare = msgspec.structs.replace(record, memory=cleared, index=index_fields(cleared), mixed=record.bare)
+                ledger.replace(record, bare, "context erased", "The turn before it was erased.")
 
     async def _bring_back(
         self, ledger: Ledger, page: list[Record], request: ForgetRequest, scope: Scope
     ) -> list[Affected]:
         """What the forgotten ones had replaced holds again, unless something else replaced it meanwhile."""
-        ids = [old for record in page for old in record.memory.supersedes]
+        held = [record.memory for record in page if record.memory.status in {"active", "pending"}]
+        ids = [old for memory in held for old in memory.supersedes]
         gone = {record.memory.id for record in page}
         back: list[Affected] = []
         for record in await self._store.get(scope.namespace, list(dict.fromkeys(ids))):
@@ -250,6 +282,8 @@ class Forgetter:
         if before is None:
             memory = msgspec.structs.replace(record.memory, status="retracted", status_reason="Its writing was undone.")
             return msgspec.structs.replace(record, memory=memory)
+        # The audit keeps no context, and no operation but erasure changes it.
+        before = msgspec.structs.replace(before, context=record.memory.context)
         return await rebuilt(record, before, passages)
 
 
@@ -264,23 +298,14 @@ async def rebuilt(record: Record, memory: Memory, passages: Passages) -> Record:
     return Record(memory=memory, index=index, bare=bare, mixed=mix(bare, turns))
 
 
-def in_scope(memory: Memory, scope: Scope) -> bool:
-    """Whether a memory lies in a scope; a scope that names no agent sees private ones too (they are the user's)."""
-    if scope.user_id is not None and memory.user_id != scope.user_id:
-        return False
-    if scope.session_id is not None and memory.session_id != scope.session_id:
-        return False
-    if scope.task_id is not None and memory.task_id != scope.task_id:
-        return False
-    return memory.visibility == "shared" or scope.agent_id is None or memory.agent_id == scope.agent_id
-
-
-def _check_selection(request: ForgetRequest) -> None:
+def _check_selection(request: ForgetRequest, scope: Scope) -> None:
     if request.ids is not None and not request.ids:
         raise InvalidInput.of("ids", "is empty, so nothing would be forgotten; for everything say `all: true`")
     if request.query is not None and request.ids is not None:
         raise InvalidInput.of("query", "give `ids` or `query`, not both")
-    narrow = request.filters is not None and request.filters != Filters()
+    filters = request.filters or Filters()
+    # By what the filters mean: an empty list is no condition.
+    narrow = where_of(scope, filters, everything=True) != scope_where(scope, everything=True)
     if request.all and (request.ids is not None or request.query is not None or narrow):
         raise InvalidInput.of("all", "goes alone: it means everything in the scope")
     if not request.all and request.ids is None and request.query is None and not narrow:

@@ -14,7 +14,6 @@ from hindsight_core.models import Retrieval
 from hindsight_core.stores import Access, MemoryStore
 
 FLUSH_AFTER = 0.5
-FLUSH_AT = 512
 HOLD_AT_MOST = 10_000
 
 _log = logging.getLogger("hindsight.journal")
@@ -30,9 +29,10 @@ class Journal:
         self._retrievals: dict[str, list[Retrieval]] = {}
         self._size = 0
         self._timer: asyncio.Task[None] | None = None
+        self._writing = asyncio.Lock()
 
-    def record(self, namespace: str, retrieval: Retrieval, accesses: Sequence[Access]) -> None:
-        """Note one search; returns at once."""
+    def record(self, namespace: str, retrieval: Retrieval | None, accesses: Sequence[Access]) -> None:
+        """Note one search, or accesses alone; returns at once."""
         if self._size >= HOLD_AT_MOST:
             return
         counts = self._accesses.setdefault(namespace, {})
@@ -43,7 +43,7 @@ class Journal:
                 if known is None
                 else Access(memory_id=access.memory_id, at=max(known.at, access.at), count=known.count + access.count)
             )
-        if self._keep_retrievals:
+        if retrieval is not None and self._keep_retrievals:
             self._retrievals.setdefault(namespace, []).append(retrieval)
         self._size += 1
         if self._timer is None or self._timer.done():
@@ -51,6 +51,10 @@ class Journal:
 
     async def flush(self) -> None:
         """Write what was collected so far; afterwards every earlier search of this process can be read."""
+        async with self._writing:
+            await self._write()
+
+    async def _write(self) -> None:
         accesses, self._accesses = self._accesses, {}
         retrievals, self._retrievals = self._retrievals, {}
         self._size = 0
@@ -65,9 +69,9 @@ class Journal:
                 _log.warning("journal.dropped", extra={"namespace": namespace, "detail": exc.detail})
 
     async def aclose(self) -> None:
+        await self.flush()
         if self._timer is not None:
             self._timer.cancel()
-        await self.flush()
 
     async def _later(self) -> None:
         await asyncio.sleep(FLUSH_AFTER)

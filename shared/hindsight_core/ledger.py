@@ -63,7 +63,8 @@ class Ledger:
 
     def changes(self, *, receipt: Receipt | None = None, undone: str | None = None) -> ChangeSet:
         """Everything, ready for one commit."""
-        run = msgspec.structs.replace(self.run, count=len(self._now) + len(self._erased))
+        # The run may have earlier change sets, which it counts already.
+        run = msgspec.structs.replace(self.run, count=self.run.count + len(self._now) + len(self._erased))
         return ChangeSet(
             run=run,
             puts=tuple(self._now.values()),
@@ -89,10 +90,15 @@ class Ledger:
                 action=action,
                 reason=reason,
                 request_id=self._caller.request_id,
-                before=before,
-                after=after,
+                before=_without_context(before),
+                after=_without_context(after),
             )
         )
+
+
+def _without_context(memory: Memory | None) -> Memory | None:
+    """What the audit keeps of a memory: its context is another memory's text, which may be erased."""
+    return None if memory is None else msgspec.structs.replace(memory, context=None)
 
 
 def open_ledger(operation: str, namespace: str, at: datetime, caller: Caller, reason: str = "") -> Ledger:

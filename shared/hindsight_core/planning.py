@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 
 import msgspec
@@ -24,6 +25,7 @@ from hindsight_core.stores import Access, MemoryStore, Neighbour, Record, Vector
 NEIGHBOURS = 16
 OVERLAY_COSINE = 0.2
 _MILLISECOND = timedelta(milliseconds=1)
+_QUOTED = re.compile(r"“[^”]*”|「[^」]*」|『[^』]*』|\"[^\"]*\"")
 
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,6 +71,8 @@ class WritePlan:
         looks = bool(kept) and (request.reconcile == "auto" or bool(request.supersedes))
         expected = (await self._store.head(self._scope.namespace)).sequence if looks else None
         replaced = await self._named(request.supersedes) if request.supersedes and kept else []
+        stored = await self._stored_already(len(offered)) if kept else {}
+        banned = await self._suppressed(kept) if kept else []
         near: list[list[Neighbour]] = [[] for _ in kept]
         by_key: list[Record] = []
         if kept and request.reconcile == "auto":
@@ -78,11 +82,16 @@ class WritePlan:
             if request.key is not None:
                 where = msgspec.structs.replace(self._where(), key=request.key)
                 by_key = await self._store.scan(self._scope.namespace, where, after=None, limit=NEIGHBOURS)
-        turn = iter(near)
+        turn = 0
         for i, candidate in enumerate(offered):
             found = judged[i]
             if isinstance(found, Kept):
-                self._store_one(i, found, self._around(found, next(turn), by_key), replaced)
+                close = [*near[turn], *(banned[turn] if banned else [])]
+                turn += 1
+                if i in stored:
+                    self._decisions.append(_known(candidate, stored[i]))
+                else:
+                    self._store_one(i, found, self._around(found, close, by_key), replaced)
             else:
                 self._decisions.append(_kept_out(candidate, found))
         return expected
@@ -93,24 +102,51 @@ class WritePlan:
             user_id=self._scope.user_id,
             no_user=self._scope.user_id is None,
             reader=self._scope.agent_id,
-            statuses=("active", "pending", "suppressed"),
+            statuses=("active", "pending"),
             alive_at=millis(self._times.now),
         )
+
+    async def _suppressed(self, kept: list[Kept]) -> list[list[Neighbour]]:
+        """What must not be learned again, near each candidate: whatever `reconcile` says, and past any expiry."""
+        where = msgspec.structs.replace(self._where(), statuses=("suppressed",), alive_at=None)
+        if not await self._store.scan(self._scope.namespace, where, after=None, limit=1):
+            return []
+        vectors = np.stack([found.bare for found in kept])
+        return await self._store.neighbours(self._scope.namespace, vectors, where, NEIGHBOURS)
+
+    async def _stored_already(self, candidates: int) -> dict[int, Memory]:
+        """By position, what an earlier try under the same idempotency key has stored and whose answer is gone."""
+        key = self._request.idempotency_key
+        if key is None:
+            return {}
+        ids = {stable_id(self._scope.namespace, key, str(i)): i for i in range(candidates)}
+        found = await self._store.get(self._scope.namespace, list(ids))
+        return {ids[record.memory.id]: record.memory for record in found}
 
     async def _named(self, ids: tuple[str, ...]) -> list[Record]:
         found = {record.memory.id: record for record in await self._store.get(self._scope.namespace, ids)}
         for i, memory_id in enumerate(ids):
             record = found.get(memory_id)
-            if record is None or record.memory.user_id != self._scope.user_id:
+            if record is None or not self._touchable(record.memory):
                 raise InvalidInput.of(f"supersedes[{i}]", f"there is no memory {memory_id!r} in this scope")
             if record.memory.status not in {"active", "pending"}:
                 raise InvalidInput.of(f"supersedes[{i}]", f"{memory_id!r} is {record.memory.status} already")
         return list(found.values())
 
+    def _touchable(self, memory: Memory) -> bool:
+        """Whether this write may change a memory: the same user's, a private one only by its own agent.
+
+        What is private replaces nothing that others see, and what is shared is never taken for known because of it.
+        """
+        if memory.user_id != self._scope.user_id or memory.visibility != self._request.visibility:
+            return False
+        return memory.visibility == "shared" or memory.agent_id == self._scope.agent_id
+
     def _around(self, kept: Kept, near: list[Neighbour], by_key: list[Record]) -> list[Neighbour]:
         """The neighbours as this run has left them, with what the run itself added."""
         known = {neighbour.record.memory.id: neighbour for neighbour in near}
-        for record in [*by_key, *self.ledger.added()]:
+        added = self.ledger.added() if self._request.reconcile == "auto" else []
+        for record in [*by_key, *added]:
             if record.memory.id in known or record.bare is None:
                 continue
             cosine = float(record.bare @ kept.bare)
@@ -119,7 +155,12 @@ class WritePlan:
         current = [
             Neighbour(record=self.ledger.get(neighbour.record), cosine=neighbour.cosine) for neighbour in known.values()
         ]
-        live = [found for found in current if found.record.memory.status in {"active", "pending", "suppressed"}]
+        live = [
+            found
+            for found in current
+            if found.record.memory.status in {"active", "pending", "suppressed"}
+            and self._touchable(found.record.memory)
+        ]
         return sorted(live, key=lambda found: (-found.cosine, found.record.memory.id))
 
     def _store_one(self, position: int, kept: Kept, around: list[Neighbour], replaced: list[Record]) -> None:
@@ -131,13 +172,7 @@ class WritePlan:
         new = draft(request, kept.candidate, kept.verdict, scope, self._times, memory_id)
         if self._model is not None:
             new = msgspec.structs.replace(new, embedding_model=self._model)
-        if replaced:
-            reason = "The caller named what it replaces."
-            outcome = Outcome(decision="supersede", targets=tuple(old.memory.id for old in replaced), reason=reason)
-        elif request.reconcile == "none":
-            outcome = Outcome(decision="add", reason="Stored beside what is there, as asked.")
-        else:
-            outcome = reconcile(new, kept.bare, around, settings=self._settings, embedding_model=self._model)
+        outcome = self._outcome(new, kept, around, replaced)
         records = {found.record.memory.id: found.record for found in around} | {old.memory.id: old for old in replaced}
         targets = [records[target] for target in outcome.targets if target in records]
         stored = self._apply(new, kept, outcome, targets, records)
@@ -168,11 +203,27 @@ class WritePlan:
             )
         )
 
+    def _outcome(self, new: Memory, kept: Kept, around: list[Neighbour], replaced: list[Record]) -> Outcome:
+        """What is suppressed stays so; then the caller's word; then what reconciliation finds."""
+        banned = [found for found in around if found.record.memory.status == "suppressed"]
+        if banned:
+            ban = reconcile(new, kept.bare, banned, settings=self._settings, embedding_model=self._model)
+            if ban.decision == "refuse":
+                return ban
+        if replaced:
+            targets = tuple(old.memory.id for old in replaced)
+            if new.status == "pending":
+                return Outcome(decision="pending", targets=targets, reason="A guess replaces nothing until confirmed.")
+            return Outcome(decision="supersede", targets=targets, reason="The caller named what it replaces.")
+        if self._request.reconcile == "none":
+            return Outcome(decision="add", reason="Stored beside what is there, as asked.")
+        return reconcile(new, kept.bare, around, settings=self._settings, embedding_model=self._model)
+
     def _apply(
         self, new: Memory, kept: Kept, outcome: Outcome, targets: list[Record], records: dict[str, Record]
     ) -> Memory | None:
         """Put the outcome into the ledger; the memory that now holds what was said, None when nothing does."""
-        ledger, reason = self.ledger, outcome.reason
+        ledger, reason = self.ledger, _unquoted(outcome.reason)
         if outcome.decision == "refuse":
             return None
         if outcome.decision == "duplicate" and targets:
@@ -206,9 +257,10 @@ class WritePlan:
             for contender in outcome.contests:
                 if (old_record := records.get(contender.id)) is not None:
                     old = ledger.get(old_record)
-                    link = Contest(id=new.id, probability=contender.probability, reason=contender.why)
+                    why = _unquoted(contender.why)
+                    link = Contest(id=new.id, probability=contender.probability, reason=why)
                     links = (*old.memory.contested_by, link)
-                    ledger.change(old, "contested", contender.why, contested_by=links, updated_at=self._times.now)
+                    ledger.change(old, "contested", why, contested_by=links, updated_at=self._times.now)
         record = Record(memory=new, index=index_fields(new), bare=kept.bare, mixed=kept.mixed)
         ledger.add(record, "added", _sentences(kept.verdict.reason, reason))
         return new
@@ -220,12 +272,10 @@ class WritePlan:
         """
         old = self.ledger.get(target)
         self.accesses.append(Access(memory_id=old.memory.id, at=millis(self._times.now)))
-        if new.source == "agent":
-            return old.memory
-        fields: dict[str, object] = {}
-        if new.confidence > old.memory.confidence and new.status == "active":
+        fields = _wishes(old.memory, new)
+        if new.source != "agent" and new.confidence > old.memory.confidence and new.status == "active":
             fields["confidence"] = new.confidence
-        if old.memory.status == "pending" and new.status == "active":
+        if new.source != "agent" and old.memory.status == "pending" and new.status == "active":
             fields |= {"status": "active", "status_reason": "Said again, without a doubt."}
             if old.memory.kind == "speculation":
                 fields["kind"] = new.kind
@@ -233,6 +283,35 @@ class WritePlan:
             return old.memory
         fields["updated_at"] = self._times.now
         return self.ledger.change(old, "confirmed", "Said again.", **fields).memory
+
+
+def _wishes(old: Memory, new: Memory) -> dict[str, object]:
+    """What the caller asked for this time and the stored memory does not have; nothing is taken away from it."""
+    fields: dict[str, object] = {
+        "tags": tuple(dict.fromkeys((*old.tags, *new.tags))),
+        "metadata": old.metadata | new.metadata,
+        "pinned": old.pinned or new.pinned,
+        "key": old.key or new.key,
+    }
+    if old.expires_at is not None and (new.expires_at is None or new.expires_at > old.expires_at):
+        fields["expires_at"] = new.expires_at
+    return {name: value for name, value in fields.items() if value != getattr(old, name)}
+
+
+def _known(candidate: Candidate, memory: Memory) -> Decision:
+    return Decision(
+        index=candidate.index,
+        text=candidate.text,
+        decision="duplicate",
+        memory_id=memory.id,
+        memory=memory,
+        reason="An earlier try with this idempotency key has stored it.",
+    )
+
+
+def _unquoted(reason: str) -> str:
+    """A reason without the texts it quotes: what is kept of one memory must not hold the words of another."""
+    return _QUOTED.sub("…", reason)
 
 
 def _kept_out(candidate: Candidate, verdict: Verdict | None) -> Decision:

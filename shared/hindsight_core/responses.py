@@ -106,6 +106,7 @@ class ContextBlock(msgspec.Struct, frozen=True, kw_only=True):
     tokens: int
     memory_ids: tuple[str, ...]
     recall: Recall
+    degraded: str | None = None
 
 
 class SearchResponse(msgspec.Struct, frozen=True, kw_only=True):

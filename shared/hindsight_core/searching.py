@@ -13,9 +13,10 @@ from hindsight_core.context import render
 from hindsight_core.embedding import Embedder
 from hindsight_core.errors import InvalidInput, ProviderUnavailable
 from hindsight_core.explaining import explain
-from hindsight_core.filtering import scope_where, where_of
+from hindsight_core.filtering import readable, scope_where, where_of
+from hindsight_core.gate import find_secret
 from hindsight_core.journal import Journal
-from hindsight_core.models import Contest, Hit, Mark, Memory, Retrieval, Status
+from hindsight_core.models import Contest, Hit, Mark, Memory, Retrieval, Scope, Status
 from hindsight_core.question import Question, read
 from hindsight_core.ranking import INTENTS, Weights, by_words, formula
 from hindsight_core.recall import recall_needed
@@ -39,6 +40,7 @@ class Searcher:
     async def search(self, request: SearchRequest, caller: Caller) -> SearchResponse:
         """The best memories for a question; a caller's search: it is logged and counted."""
         started = time.perf_counter()
+        _check_statuses(request)
         scope = caller.scope(request)
         now = caller.clock(request)
         recall = ALWAYS
@@ -53,8 +55,8 @@ class Searcher:
                 id=response.retrieval_id,
                 namespace=scope.namespace,
                 at=now,
-                query=request.query,
-                request=msgspec.to_builtins(request),
+                query=_loggable(request.query),
+                request=msgspec.to_builtins(msgspec.structs.replace(request, query=_loggable(request.query))),
                 hits=tuple((hit.memory.id, hit.score, hit.parts) for hit in response.hits),
                 took_ms=took,
                 degraded=response.degraded,
@@ -113,7 +115,7 @@ class Searcher:
         ranked = list(page.hits)
         if request.filters.status is None and as_of is None:
             ranked = await self._with_pending(scope.namespace, query, ranked)
-        hits = await self._mark(scope.namespace, ranked, past=question.past or as_of is not None)
+        hits = await self._mark(scope, query, ranked, past=question.past or as_of is not None)
         if request.explain:
             hits = [
                 msgspec.structs.replace(hit, explain=explain(hit, question, query.formula, query.now)) for hit in hits
@@ -151,21 +153,22 @@ class Searcher:
         better = [hit for hit in pending.hits if hit.parts.relevance > best]
         return sorted([*ranked, *better], key=lambda hit: -hit.score)[: query.limit] if better else ranked
 
-    async def _mark(self, namespace: str, ranked: list[Ranked], *, past: bool) -> list[Hit]:
+    async def _mark(self, scope: Scope, query: Query, ranked: list[Ranked], *, past: bool) -> list[Hit]:
         """Say of each hit whether it still holds; a contested one never stands above what contests it."""
-        doubted = {link.id for hit in ranked for link in hit.memory.contested_by}
-        challengers: dict[str, Memory] = {}
-        if doubted:
-            found = await self._store.get(namespace, sorted(doubted))
-            challengers = {record.memory.id: record.memory for record in found if record.memory.status == "active"}
+        challengers = await self._challengers(scope, ranked)
+        ranked = await self._with_challengers(scope.namespace, query, ranked, challengers)
         scores = {hit.memory.id: hit.score for hit in ranked}
+        links = {hit.memory.id: _strongest(hit.memory.contested_by, challengers) for hit in ranked}
+        for _ in links:  # as often as a chain of challengers can be long
+            for memory_id, link in links.items():
+                if link is not None:
+                    scores[memory_id] = min(scores[memory_id], scores.get(link.id, scores[memory_id]))
         hits: list[Hit] = []
         for hit in ranked:
-            link = _strongest(hit.memory.contested_by, challengers)
+            link = links[hit.memory.id]
             mark: Mark | None = None
             newer: str | None = None
             note: str | None = None
-            score = hit.score
             if hit.memory.status == "superseded":
                 mark, newer = "superseded", hit.memory.superseded_by
                 note = "No longer holds." if past else "Was replaced."
@@ -174,9 +177,28 @@ class Searcher:
             elif link is not None:
                 mark, newer = "contested", link.id
                 note = f"May be outdated; newer: {challengers[link.id].content}"
-                score = min(score, scores.get(link.id, score))
+            score = scores[hit.memory.id]
             hits.append(Hit(memory=hit.memory, score=score, parts=hit.parts, marked=mark, newer=newer, note=note))
-        return sorted(hits, key=lambda hit: (-hit.score, hit.marked is not None))
+        return sorted(hits, key=lambda hit: (-hit.score, hit.marked is not None))[: query.limit]
+
+    async def _challengers(self, scope: Scope, ranked: list[Ranked]) -> dict[str, Memory]:
+        """What contests the hits, as far as this caller may see it and it still holds."""
+        doubted = {link.id for hit in ranked for link in hit.memory.contested_by}
+        if not doubted:
+            return {}
+        found = [record.memory for record in await self._store.get(scope.namespace, sorted(doubted))]
+        return {memory.id: memory for memory in found if memory.status == "active" and readable(memory, scope)}
+
+    async def _with_challengers(
+        self, namespace: str, query: Query, ranked: list[Ranked], challengers: Mapping[str, Memory]
+    ) -> list[Ranked]:
+        """A challenger that satisfies the filters comes along with what it contests, with its own score."""
+        missing = challengers.keys() - {hit.memory.id for hit in ranked}
+        if not missing or query.where.ids is not None:
+            return ranked
+        where = msgspec.structs.replace(query.where, ids=tuple(sorted(missing)))
+        page = await self._store.rank(namespace, msgspec.structs.replace(query, where=where, min_score=0.0))
+        return [*ranked, *page.hits]
 
     async def _counts(self, namespace: str, query: Query, page: RankedPage, *, detailed: bool) -> Counts:
         by: dict[str, int] = {}
@@ -196,7 +218,13 @@ class Searcher:
 
 def context_of(response: SearchResponse) -> ContextBlock:
     """The block of a search that asked for one; an empty one where recall was not needed."""
-    return response.context or ContextBlock(text="", tokens=0, memory_ids=(), recall=response.query.recall)
+    block = response.context or ContextBlock(text="", tokens=0, memory_ids=(), recall=response.query.recall)
+    return msgspec.structs.replace(block, degraded=response.degraded)
+
+
+def _loggable(query: str) -> str:
+    """The log keeps no secret that someone asked with."""
+    return query if find_secret(query) is None else "(a secret)"
 
 
 def _intent(intent: str | None) -> str | None:
@@ -212,6 +240,12 @@ def _statuses(request: SearchRequest, question: Question) -> tuple[Status, ...]:
     if request.as_of is not None or question.past:
         return ("active", "superseded")
     return ("active",)
+
+
+def _check_statuses(request: SearchRequest) -> None:
+    asked = request.filters.status
+    if asked is not None and "suppressed" in (asked if isinstance(asked, tuple) else (asked,)):
+        raise InvalidInput.of("filters.status", "suppressed memories are found by no search; list them instead")
 
 
 def _strongest(links: tuple[Contest, ...], challengers: Mapping[str, Memory]) -> Contest | None:

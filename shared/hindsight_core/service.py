@@ -23,12 +23,12 @@ from hindsight_core.errors import (
     ProviderUnavailable,
     StoreUnavailable,
 )
-from hindsight_core.filtering import where_of
+from hindsight_core.filtering import in_scope, where_of
 from hindsight_core.forgetting import Forgetter
 from hindsight_core.gate import GateSettings
 from hindsight_core.journal import Journal
 from hindsight_core.legibility import check_legible
-from hindsight_core.models import AuditEvent, Memory, Retrieval, Run, Status
+from hindsight_core.models import AuditEvent, Memory, Retrieval, Run, Scope, Status
 from hindsight_core.passages import Passages
 from hindsight_core.ranking import Weights
 from hindsight_core.reconciliation import ReconcileSettings
@@ -93,7 +93,7 @@ class MemoryService:
         self._warming: asyncio.Task[None] | None = None
         weights = _weights(settings)
         self._journal = Journal(store, retrievals=settings.retrieval_log)
-        self._writer = Writer(store, embedder, _gate(settings), ReconcileSettings())
+        self._writer = Writer(store, embedder, _gate(settings), ReconcileSettings(), self._journal)
         self._searcher = Searcher(store, embedder, weights, self._journal)
         self._forgetter = Forgetter(store, embedder, weights)
         self._updater = Updater(store, embedder, self._forgetter)
@@ -229,7 +229,7 @@ class MemoryService:
             scope,
             request.filters,
             statuses=_LIVE if as_of is None else _HELD,
-            alive_at=now if request.filters.status is None else None,
+            alive_at=now if _lives(request.filters.status) else None,
             valid_at=as_of,
             everything=True,
         )
@@ -248,23 +248,28 @@ class MemoryService:
         scope = caller.scope(request)
         found = await self._store.read(scope.namespace, "events", memory_id=memory_id, limit=_ALL_EVENTS)
         events = tuple(event for event in found if isinstance(event, AuditEvent))
-        if not events or events[-1].action != "erased":
+        if not any(event.action == "erased" for event in events):
             await self._forgetter.find(memory_id, scope)
         return History(memory_id=memory_id, events=events)
 
     async def events(self, request: PageRequest, caller: Caller) -> EventPage:
         """A page of the namespace's audit events."""
         found, cursor = await self._page("events", request, caller)
-        return EventPage(events=tuple(event for event in found if isinstance(event, AuditEvent)), cursor=cursor)
+        scope = caller.scope(request)
+        events = (event for event in found if isinstance(event, AuditEvent) and _concerns(event, scope))
+        return EventPage(events=tuple(events), cursor=cursor)
 
     def export(self, request: ListRequest, caller: Caller) -> AsyncIterator[bytes]:
         """Every memory of the scope as JSON Lines, of any status."""
         check_legible(request)
+        for name in ("as_of", "cursor"):
+            if getattr(request, name) is not None:
+                raise InvalidInput.of(name, "an export is whole; list memories to see a part")
         return self._transfer.export(request, caller)
 
     async def stats(self, request: Request, caller: Caller) -> Stats:
         """How many memories, events and runs the namespace holds."""
-        namespace = caller.scope(request).namespace
+        namespace = _whole(request, caller)
         counts = await self._store.count(namespace)
         by_status, log = counts.get("status", {}), counts.get("log", {})
         return Stats(
@@ -282,14 +287,14 @@ class MemoryService:
         """A page of the retrieval log."""
         await self._journal.flush()
         found, cursor = await self._page("retrievals", request, caller)
-        entries = tuple(entry for entry in found if isinstance(entry, Retrieval))
+        entries = tuple(entry for entry in found if isinstance(entry, Retrieval) and _asked_in(entry, request))
         return RetrievalPage(retrievals=entries, cursor=cursor)
 
     async def retrieval(self, retrieval_id: str, request: Request, caller: Caller) -> Retrieval:
         """One logged search."""
         await self._journal.flush()
         found = await self._store.read(caller.scope(request).namespace, "retrievals", ids=[retrieval_id], limit=1)
-        if not found or not isinstance(found[0], Retrieval):
+        if not found or not isinstance(found[0], Retrieval) or not _asked_in(found[0], request):
             raise NotFound(f"There is no retrieval {retrieval_id!r} in this namespace.")
         return found[0]
 
@@ -322,19 +327,27 @@ class MemoryService:
 
     async def runs(self, request: PageRequest, caller: Caller) -> RunPage:
         """A page of the namespace's runs."""
+        _whole(request, caller)
         found, cursor = await self._page("runs", request, caller)
         return RunPage(runs=tuple(run for run in found if isinstance(run, Run)), cursor=cursor)
 
     async def run(self, run_id: str, request: Request, caller: Caller) -> RunReport:
         """One run with its events."""
-        namespace = caller.scope(request).namespace
-        run = await self._forgetter.run(namespace, run_id)
-        found = await self._store.read(namespace, "events", run_id=run_id, limit=_ALL_EVENTS)
-        return RunReport(run=run, events=tuple(event for event in found if isinstance(event, AuditEvent)))
+        scope = caller.scope(request)
+        run = await self._forgetter.run(scope.namespace, run_id)
+        found = await self._store.read(scope.namespace, "events", run_id=run_id, limit=_ALL_EVENTS)
+        events = tuple(event for event in found if isinstance(event, AuditEvent) and _concerns(event, scope))
+        if found and not events:
+            raise NotFound(f"There is no run {run_id!r} in this scope.")
+        return RunReport(run=run, events=events)
 
     async def undo(self, run_id: str, request: UndoRequest, caller: Caller) -> UndoResponse:
         """Take a whole run back."""
         check_legible(request)
+        scope = caller.scope(request)
+        report = await self.run(run_id, request, caller)
+        if len(report.events) < report.run.count or any(not _concerns(event, scope) for event in report.events):
+            raise NotFound(f"The run {run_id!r} reaches beyond this scope.")
         return await self._forgetter.undo(run_id, request, caller)
 
     async def _page(
@@ -371,6 +384,32 @@ def open_service(settings: Settings, *, embedder: bool = True) -> MemoryService:
         else None,
         settings,
     )
+
+
+def _lives(status: Status | tuple[Status, ...] | None) -> bool:
+    """Whether only memories are asked for that an expiry hides; what is forgotten is listed whether expired or not."""
+    asked = status if isinstance(status, tuple) else (status,)
+    return all(one is None or one in _LIVE for one in asked)
+
+
+def _concerns(event: AuditEvent, scope: Scope) -> bool:
+    """Whether an event tells of a memory of the scope; erased memories tell nothing of whose they were."""
+    memory = event.after or event.before
+    return scope == Scope(namespace=scope.namespace) if memory is None else in_scope(memory, scope)
+
+
+def _asked_in(entry: Retrieval, request: Request) -> bool:
+    """Whether a logged search was made in the narrower scope that is asked for."""
+    names = ("user_id", "agent_id", "session_id", "task_id")
+    return all(getattr(request, name) in {None, entry.request.get(name)} for name in names)
+
+
+def _whole(request: Request, caller: Caller) -> str:
+    """The namespace; what is kept for all of it cannot be told for a part."""
+    for name in ("user_id", "agent_id", "session_id", "task_id"):
+        if getattr(request, name) is not None:
+            raise InvalidInput.of(name, "this is kept for the whole namespace and cannot be narrowed")
+    return caller.scope(request).namespace
 
 
 async def _warm(embedder: Embedder) -> None:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Sequence
 from typing import Literal
 
 import msgspec
 
-from hindsight_core.caller import Caller
+from hindsight_core.caller import Caller, instant
 from hindsight_core.decoding import decode
+from hindsight_core.drafting import check_labels, check_no_secret
 from hindsight_core.embedding import Embedder
 from hindsight_core.errors import HindsightError, InvalidInput
 from hindsight_core.filtering import where_of
-from hindsight_core.gate import find_secret
 from hindsight_core.indexing import index_fields, mix
 from hindsight_core.ledger import open_ledger
 from hindsight_core.legibility import check_legible
@@ -23,6 +24,16 @@ from hindsight_core.responses import ImportProblem, ImportReport, problem_of
 from hindsight_core.stores import MemoryStore, Record
 
 FORMAT: Literal[1] = 1
+_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_INSTANTS = (
+    "observed_at",
+    "valid_from",
+    "valid_to",
+    "created_at",
+    "updated_at",
+    "last_accessed_at",
+    "expires_at",
+)
 PAGE = 500
 
 
@@ -105,14 +116,29 @@ def _read(line: bytes, namespace: str) -> Memory | None:
         return None
     memory = decode(line, Line).memory
     check_legible(memory)
-    for name in memory.__struct_fields__:
-        if name.endswith("_at") or name in {"valid_from", "valid_to"}:
-            value = getattr(memory, name)
-            if value is not None and value.tzinfo is None:
-                raise InvalidInput.of(f"memory.{name}", "has no offset")
-    if (secret := find_secret(memory.content)) is not None:
-        raise InvalidInput.of("memory.content", f"contains a secret ({secret}); secrets are never stored")
-    return msgspec.structs.replace(memory, namespace=namespace)
+    _check(memory)
+    instants = {
+        name: instant(value, f"memory.{name}") for name in _INSTANTS if (value := getattr(memory, name)) is not None
+    }
+    memory = msgspec.structs.replace(memory, namespace=namespace, **instants)
+    if memory.valid_to is not None and memory.valid_to <= memory.valid_from:
+        raise InvalidInput.of("memory.valid_to", "is not after memory.valid_from")
+    return memory
+
+
+def _check(memory: Memory) -> None:
+    """The limits of a write, and no secret anywhere."""
+    if not _ID.fullmatch(memory.id):
+        raise InvalidInput.of("memory.id", "is not 1 to 64 letters, digits, dots, dashes or underscores")
+    if memory.memory_type == "working":
+        raise InvalidInput.of("memory.memory_type", "working memory belongs to a task and is not imported")
+    check_labels(memory.tags, memory.metadata)
+    for name, longest in (("content", 8000), ("context", 8000), ("summary", 1000), ("key", 256), ("speaker", 256)):
+        text = getattr(memory, name)
+        if text is not None and len(text) > longest:
+            raise InvalidInput.of(f"memory.{name}", f"is over {longest} characters")
+        if text is not None:
+            check_no_secret(text, f"memory.{name}")
 
 
 def _json(value: msgspec.Struct) -> bytes:

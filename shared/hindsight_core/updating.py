@@ -8,12 +8,11 @@ import msgspec
 from msgspec import UNSET
 
 from hindsight_core.caller import Caller, instant
-from hindsight_core.drafting import check_labels
+from hindsight_core.drafting import check_labels, check_no_secret
 from hindsight_core.durations import duration
 from hindsight_core.embedding import Embedder
 from hindsight_core.errors import Conflict, InvalidInput
 from hindsight_core.forgetting import Forgetter, rebuilt
-from hindsight_core.gate import find_secret
 from hindsight_core.ledger import Ledger, open_ledger
 from hindsight_core.models import Memory
 from hindsight_core.passages import Passages
@@ -48,12 +47,16 @@ class Updater:
                 remedy="Read it again and repeat the change on what it is now.",
             )
         changed = _changed(memory, request)
+        if request.ttl is not UNSET and request.expires_at is not UNSET:
+            raise InvalidInput.of("expires_at", "give `ttl` or `expires_at`, not both")
         if request.ttl is not UNSET:
             changed["expires_at"] = now + duration(request.ttl, "ttl")
+        elif request.expires_at is None:
+            changed["expires_at"] = None
         elif request.expires_at is not UNSET:
-            changed["expires_at"] = (
-                None if request.expires_at is None else instant(request.expires_at, "expires_at", request.timezone)
-            )
+            changed["expires_at"] = instant(request.expires_at, "expires_at", request.timezone)
+            if changed["expires_at"] <= now:
+                raise InvalidInput.of("expires_at", "is in the past")
         if not changed:
             raise InvalidInput.of("content", "the request names nothing to change")
         after = msgspec.structs.replace(memory, **changed, updated_at=now)
@@ -70,6 +73,12 @@ class Updater:
         scope, now = caller.scope(request), caller.clock(request)
         new = await self._forgetter.find(memory_id, scope)
         old = await self._forgetter.find(request.other, scope)
+        for record in (new, old):
+            if record.memory.status not in {"active", "pending"}:
+                raise Conflict(
+                    f"{record.memory.id!r} is {record.memory.status}, so there is nothing to settle.",
+                    remedy="Restore it first, if it should count again.",
+                )
         contested = any(link.id == memory_id for link in old.memory.contested_by)
         if memory_id == request.other or not (contested or new.memory.status == "pending"):
             raise Conflict(
@@ -129,11 +138,14 @@ def _changed(memory: Memory, request: UpdateRequest) -> dict[str, object]:
         memory.tags if request.tags is UNSET else request.tags,
         {} if request.metadata is UNSET else request.metadata,
     )
+    for name in ("summary", "key"):
+        text = changed.get(name)
+        if isinstance(text, str):
+            check_no_secret(text, name)
     if request.memory_type == "working":
         raise InvalidInput.of("memory_type", "a stored memory cannot become working memory")
     if request.content is not UNSET:
-        if (secret := find_secret(request.content)) is not None:
-            raise InvalidInput.of("content", f"contains a secret ({secret}); secrets are never stored")
+        check_no_secret(request.content, "content")
         if request.summary is UNSET:
             changed["summary"] = summarise(request.content)
     if changed.get("kind", memory.kind) == "speculation":

@@ -15,6 +15,7 @@ from hindsight_core.errors import Conflict
 from hindsight_core.extraction import Candidate
 from hindsight_core.gate import GateSettings, Verdict, find_secret, judge
 from hindsight_core.indexing import mix
+from hindsight_core.journal import Journal
 from hindsight_core.models import Scope
 from hindsight_core.passages import Passages
 from hindsight_core.planning import Kept, WritePlan
@@ -34,9 +35,15 @@ class Writer:
     """
 
     def __init__(
-        self, store: MemoryStore, embedder: Embedder | None, gate: GateSettings, settings: ReconcileSettings
+        self,
+        store: MemoryStore,
+        embedder: Embedder | None,
+        gate: GateSettings,
+        settings: ReconcileSettings,
+        journal: Journal,
     ) -> None:
         self._store = store
+        self._journal = journal
         self._embedder = embedder
         self._gate = gate
         self._settings = settings
@@ -75,7 +82,7 @@ class Writer:
                         return answer
                 else:
                     if plan.accesses:
-                        await self._store.log(scope.namespace, accesses=plan.accesses)
+                        self._journal.record(scope.namespace, None, plan.accesses)
                     return response
             await asyncio.sleep(0.001 * min(attempt, 20))
         raise Conflict(
@@ -100,6 +107,7 @@ class Writer:
         self, request: WriteRequest, offered: list[Candidate], passages: Passages
     ) -> dict[int, Kept | Verdict | None]:
         """By position: kept with vectors, a verdict that keeps it out, or None for what was dismissed before."""
+        offered[:] = [_without_secrets(candidate) for candidate in offered]
         open_: list[int] = []
         judged: dict[int, Kept | Verdict | None] = {}
         for i, candidate in enumerate(offered):
@@ -137,6 +145,16 @@ class Writer:
         calibration = self._embedder.calibration
         cosine = float(left @ right)
         return min(1.0, max(0.0, (cosine - calibration.lo) / (calibration.hi - calibration.lo)))
+
+
+def _without_secrets(candidate: Candidate) -> Candidate:
+    """A secret is kept nowhere, so not as the turn before something else either."""
+    context = candidate.context
+    return msgspec.structs.replace(
+        candidate,
+        context=None if context is not None and find_secret(context) is not None else context,
+        previous=tuple(turn for turn in candidate.previous if find_secret(turn) is None),
+    )
 
 
 def _embedded(text: str) -> str:
