@@ -262,3 +262,16 @@ async def test_writers_of_several_processes_take_turns_and_lose_nothing(mortal: 
     assert (head.sequence, head.memories) == (18, 18)
     found = await stores[1].scan(NAMESPACE, EVERYTHING, after=None, limit=100)
     assert [r.memory.id for r in found] == [f"{number:02}" for number in range(18)]
+
+
+async def test_a_change_that_need_not_be_searchable_is_seen_by_whoever_plans_on_the_head_that_tells_of_it(
+    mortal: OpenMortal,
+) -> None:
+    (store, connection), (planner, _) = await mortal(), await mortal()
+    await planner.commit(NAMESPACE, puts(OLD, run_id="first"))
+    before = len(connection.sent)
+    await store.commit(NAMESPACE, puts(NEW, run_id="second"), searchable=False)
+    assert not [sent for sent in connection.sent[before:] if sent.endswith("/_refresh")]
+    assert (await planner.head(NAMESPACE)).sequence == 2
+    (near,) = await planner.neighbours(NAMESPACE, unit(2)[None, :], EVERYTHING, 1)
+    assert [n.record.memory.id for n in near] == ["new"]

@@ -41,6 +41,8 @@ from hindsight_core.stores.opensearch.preparation import Preparation
 from hindsight_core.stores.opensearch.search import Search
 
 PATIENCE = 1.0
+# Seconds for which a search takes a head that was read for granted.
+FRESH = 0.1
 # A change of so many memories has twice the time, of twice as many three times.
 _PIECE = 250
 _REMEMBERED = 10_000
@@ -73,6 +75,8 @@ class OpenSearchStore:
         self._journal = Journal(indices)
         # Sequences that this process has made searchable itself, where a head does not say so.
         self._refreshed: dict[str, int] = {}
+        # Heads with the time at which they were asked for.
+        self._seen: dict[str, tuple[State, float]] = {}
 
     async def prepare(self, identity: str | None) -> None:
         await self._preparation.prepare(identity)
@@ -90,6 +94,8 @@ class OpenSearchStore:
                 return await self._commits.commit(namespace, changes, expected=expected, searchable=searchable)
         except _OutOfTime as exc:
             raise unknown(exc) from exc
+        finally:
+            self._seen.pop(namespace, None)
 
     async def get(self, namespace: str, ids: Sequence[str]) -> list[Record]:
         async with self._in_time():
@@ -103,19 +109,19 @@ class OpenSearchStore:
 
     async def rank(self, namespace: str, query: Query) -> RankedPage:
         async with self._in_time():
-            state, _ = await asyncio.gather(self._state(namespace), self._frequencies.ahead(namespace, query.terms))
+            state, _ = await asyncio.gather(self._recent(namespace), self._frequencies.ahead(namespace, query.terms))
             return await self._search.rank(namespace, state, query)
 
     async def neighbours(
         self, namespace: str, vectors: NDArray[np.float32], where: Where, limit: int
     ) -> list[list[Neighbour]]:
         async with self._in_time():
-            state = await self._state(namespace)
+            state = await self._recent(namespace)
             return await self._search.neighbours(namespace, state, list(vectors), where, limit)
 
     async def scan(self, namespace: str, where: Where, *, after: str | None, limit: int) -> list[Record]:
         async with self._in_time():
-            await self._state(namespace)
+            await self._recent(namespace)
             body: Json = {"query": {"bool": {"filter": filters(namespace, where)}}, **RECORD}
             if after is not None:
                 body["search_after"] = [after]
@@ -203,14 +209,27 @@ class OpenSearchStore:
     async def aclose(self) -> None:
         await self._connection.aclose()
 
+    async def _recent(self, namespace: str) -> State:
+        """The head as of a moment ago: a search sees later changes too, and asks the less often whether there are any.
+
+        What was acknowledged as searchable is found whatever the head says; the weights of terms may lag a moment.
+        """
+        seen = self._seen.get(namespace)
+        if seen is not None and asyncio.get_running_loop().time() - seen[1] < FRESH:
+            return seen[0]
+        return await self._state(namespace)
+
     async def _state(self, namespace: str) -> State:
         """The head, closed, with everything up to it searchable."""
+        now = asyncio.get_running_loop().time()
         state = await self._intents.settled(namespace)
         if max(state.searchable, self._refreshed.get(namespace, 0)) < state.sequence:
             await self._indices.refresh("memories")
-            if len(self._refreshed) >= _REMEMBERED:
-                self._refreshed.clear()
             self._refreshed[namespace] = state.sequence
+        for remembered in (self._seen, self._refreshed):
+            if len(remembered) >= _REMEMBERED:
+                remembered.clear()
+        self._seen[namespace] = (state, now)
         return state
 
     async def _sources(self, namespace: str, ids: Sequence[str], source: Value) -> dict[str, Json]:
