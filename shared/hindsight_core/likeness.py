@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 from difflib import SequenceMatcher
 from functools import lru_cache
+from itertools import pairwise
 
 import msgspec
 
@@ -164,7 +165,24 @@ def _alignment(a: Reading, b: Reading) -> dict[str, float]:
         "digits_swapped": float(swap and _has_digit(left_old) and _has_digit(left_new)),
         "digits_came": float(not _has_digit(left_old) and _has_digit(left_new)),
         "order": float(min(3, found.runs)),
+        "label_other": float(_relabelled(old, new)),
     }
+
+
+def _labels(side: Sequence[str]) -> dict[tuple[str, bool], str]:
+    """What stands before (True) or after each word at the head of a text: it tells team red from team blue."""
+    head = side[:4]
+    before = {(word, True): label for label, word in pairwise(head)}
+    return before | {(word, False): label for word, label in pairwise(head)}
+
+
+def _relabelled(old: Sequence[str], new: Sequence[str]) -> bool:
+    before, after = _labels(old), _labels(new)
+    shared = set(old) & set(new)
+    return any(
+        word in after and after[word] != label and label not in shared and after[word] not in shared
+        for word, label in before.items()
+    )
 
 
 def _has_digit(items: Sequence[str]) -> bool:
@@ -291,3 +309,32 @@ def _near(new: tuple[str, ...], known: set[str], cues: tuple[str, ...]) -> float
     at = [i for i, piece in enumerate(new) if piece in marks]
     kept = [j for j, piece in enumerate(new) if piece in known and piece not in marks]
     return float(any(abs(i - j) <= _NEAR for i in at for j in kept))
+
+
+def closeness(a: Reading, b: Reading, cosine: float, best: float, rank: int) -> dict[str, float]:
+    """How likely the two speak of one matter at all, among the neighbours of one new text.
+
+    `best` is the highest cosine among them, `rank` this one's place by cosine, from 0.
+    """
+    shared = a.terms & b.terms
+    return {
+        "cosine": cosine,
+        "cosine_chinese": cosine if b.language == "zh" else 0.0,
+        "chinese": float(b.language == "zh"),
+        "behind": best - cosine,
+        "rank": math.log1p(rank),
+        "first": float(rank == 0),
+        "shared": float(min(4, len(shared))),
+        "nothing_shared": float(not shared),
+        "old_kept": len(shared) / max(1, len(a.terms)),
+        "new_known": len(shared) / max(1, len(b.terms)),
+        "longest_shared": float(min(10, max(map(len, shared), default=0))),
+        "name_shared": float(bool(a.names & b.names)),
+        "value_shared": float(bool(a.states & b.states)),
+        "identifier_shared": float(bool(_identifiers(a) & _identifiers(b))),
+        "kin_shared": float(bool(a.kin & b.kin)),
+        "kin_other": float(bool(a.kin) != bool(b.kin) or bool(a.kin and b.kin and not a.kin & b.kin)),
+        "place_shared": float(bool(a.place & b.place)),
+        "length_old": math.log1p(len(a.text)),
+        "length_new": math.log1p(len(b.text)),
+    }

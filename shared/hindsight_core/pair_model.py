@@ -10,6 +10,7 @@ are alike when their old texts, their new texts, and the way from one to the oth
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from functools import cache
 from importlib import resources
@@ -21,6 +22,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float32]
 CLIP = 4.0
 STEPS = 127.0
+ENOUGH = 0.75
 
 
 class Kernel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -45,7 +47,7 @@ class Card(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     `model`, `dimension` and `calibration` are those of the vectors' `EmbeddingIdentity`; `features` names the columns
     of `likeness` in order, followed by the cosine; `spread` are the mean distances; `link` and `offset` make
-    probabilities of scores; `figures` are the measures of the leave-one-writer-out run.
+    probabilities of scores; `gate` weighs `closeness`; `figures` are the measures of the leave-one-writer-out run.
     """
 
     model: str
@@ -59,16 +61,24 @@ class Card(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     norm: float
     link: tuple[tuple[float, ...], ...]
     offset: tuple[float, ...]
+    gate: dict[str, float]
+    gate_offset: float
     pairs: int
     figures: dict[str, dict[str, float]] = {}
 
 
-class Points(msgspec.Struct, frozen=True, eq=False):
-    """Pairs as the kernel sees them: standardised features, projected old and new vectors."""
+class Points:
+    """Pairs as the kernel sees them: standardised features, projected old and new vectors, and what follows from them.
 
-    likeness: Floats
-    old: Floats
-    new: Floats
+    `step` is |u − v|, `product` u·v; `lengths` are the squared lengths of features, steps and products.
+    """
+
+    def __init__(self, likeness: Floats, old: Floats, new: Floats) -> None:
+        """Arrays of shapes (n, features), (n, k), (n, k)."""
+        self.likeness, self.old, self.new = likeness, old, new
+        self.step: Floats = np.abs(old - new)
+        self.product: Floats = old * new
+        self.lengths = _lengths(likeness), _lengths(self.step), _lengths(self.product)
 
 
 class PairModel:
@@ -82,7 +92,6 @@ class PairModel:
         self._projection = projection
         self._middle = middle
         self._support = support
-        self._way = np.abs(support.old - support.new), support.old * support.new
         self._weights = weights
         self._centre = np.asarray(card.centre, dtype=np.float32)
         self._scale = np.asarray(card.scale, dtype=np.float32)
@@ -96,6 +105,14 @@ class PairModel:
         model, _, rest = embedding_model.partition("@")
         card = self.card
         return model == card.model and rest.partition("/")[2] == f"{card.dimension}#{card.calibration}"
+
+    def concern(self, closeness: dict[str, float]) -> float:
+        """In [0, 1]: how far the two texts speak of one matter, so that the kernel's word counts at all.
+
+        The kernel knows pairs that somebody chose to compare. Among all neighbours of a new text most are bystanders,
+        and a text that tells of a change would seem to replace each of them.
+        """
+        return concern(self.card.gate, self.card.gate_offset, closeness)
 
     def probabilities(
         self, likenesses: Sequence[dict[str, float]], cosines: Sequence[float], old: Floats, new: Floats
@@ -111,8 +128,14 @@ class PairModel:
             project(old, self._middle, self._projection),
             project(new, self._middle, self._projection),
         )
-        gram = kernel(points, self._support, self.card.kernel, self.card.spread, way=self._way) / self.card.norm
+        gram = kernel(points, self._support, self.card.kernel, self.card.spread) / self.card.norm
         return linked(gram @ self._weights, self._link, self._offset)
+
+
+def concern(weights: dict[str, float], offset: float, closeness: dict[str, float]) -> float:
+    """A logistic regression over `closeness`, stretched so that what is likely enough counts in full."""
+    logit = sum(weight * closeness[name] for name, weight in weights.items()) + offset
+    return min(1.0, 1 / (1 + math.exp(-logit)) / ENOUGH)
 
 
 def standard(rows: Floats, centre: Floats, scale: Floats) -> Floats:
@@ -127,13 +150,11 @@ def project(vectors: Floats, middle: Floats, projection: Floats) -> Floats:
     return np.asarray(low / np.where(length > 0, length, 1.0), dtype=np.float32)
 
 
-def kernel(
-    a: Points, b: Points, shape: Kernel, spread: dict[str, float], *, way: tuple[Floats, Floats] | None = None
-) -> Floats:
-    """The kernel matrix of two sets of pairs, shape (a, b); `way` may bring |u − v| and u·v of `b`."""
-    step, product = way or (np.abs(b.old - b.new), b.old * b.new)
-    alike = _squared(a.likeness, b.likeness) / spread["likeness"]
-    ways = _squared(np.abs(a.old - a.new), step) / spread["step"] + _squared(a.old * a.new, product) / spread["product"]
+def kernel(a: Points, b: Points, shape: Kernel, spread: dict[str, float]) -> Floats:
+    """The kernel matrix of two sets of pairs, shape (a, b)."""
+    alike = _apart(a.likeness, b.likeness, a.lengths[0], b.lengths[0]) / spread["likeness"]
+    ways = _apart(a.step, b.step, a.lengths[1], b.lengths[1]) / spread["step"]
+    ways = ways + _apart(a.product, b.product, a.lengths[2], b.lengths[2]) / spread["product"]
     old, new = a.old @ b.old.T, a.new @ b.new.T
     narrow, wide = np.exp(-shape.likeness * alike), np.exp(-shape.likeness_wide * alike)
     near = np.exp(-shape.way * ways)
@@ -159,10 +180,13 @@ def linked(scores: NDArray[np.floating], link: NDArray[np.float64], offset: NDAr
     return np.asarray(odds / odds.sum(axis=1, keepdims=True), dtype=np.float64)
 
 
-def _squared(a: Floats, b: Floats) -> Floats:
-    return np.asarray(
-        np.maximum((a * a).sum(1)[:, None] + (b * b).sum(1)[None, :] - 2 * (a @ b.T), 0.0), dtype=np.float32
-    )
+def _lengths(rows: Floats) -> Floats:
+    return np.asarray(np.einsum("ij,ij->i", rows, rows), dtype=np.float32)
+
+
+def _apart(a: Floats, b: Floats, a_lengths: Floats, b_lengths: Floats) -> Floats:
+    """Squared distances of all rows, from their squared lengths."""
+    return np.asarray(np.maximum(a_lengths[:, None] + b_lengths[None, :] - 2 * (a @ b.T), 0.0), dtype=np.float32)
 
 
 @cache

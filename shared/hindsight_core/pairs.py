@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from hindsight_core.likeness import UNSURE_BELOW, align, identifiers_alike, likeness, parts, pieces
+from hindsight_core.likeness import UNSURE_BELOW, align, closeness, identifiers_alike, likeness, parts, pieces
 from hindsight_core.models import Memory
 from hindsight_core.pair_model import shipped
 from hindsight_core.slots import Reading, read, same_text, subject_differs, value_conflict
@@ -25,7 +25,9 @@ Order: TypeAlias = Literal["newer", "older", "unclear"]
 Odds: TypeAlias = dict[Relation, float]
 
 GAP = 0.3
-_FAR = 0.05
+_BYSTANDER = 0.05
+_LITTLE = 4
+_EXPLICIT = 0.92
 _SPAN_MS = {"instant": 0.0, "day": 86_400e3, "month": 31 * 86_400e3, "year": 366 * 86_400e3}
 
 
@@ -78,40 +80,71 @@ def decide_pairs(
     readings = [read(candidate.old.content) for candidate in candidates]
     model = shipped()
     learned: dict[int, Odds] = {}
+    concerns: dict[int, float] = {}
     if model is not None and new_vector is not None and model.fits(embedding_model):
-        rows = [
-            i
-            for i, (candidate, a) in enumerate(zip(candidates, readings, strict=True))
-            if candidate.vector is not None
-            and candidate.old.embedding_model in {None, embedding_model}
-            and (candidate.cosine >= _FAR or a.terms & b.terms)
-        ]
+        order = sorted(range(len(candidates)), key=lambda i: (-candidates[i].cosine, candidates[i].old.id))
+        best = candidates[order[0]].cosine if order else 0.0
+        for rank, i in enumerate(order):
+            old = candidates[i].old
+            if candidates[i].vector is None or old.embedding_model not in {None, embedding_model}:
+                continue
+            one_slot = new.key is not None and new.key == old.key
+            near = closeness(readings[i], b, candidates[i].cosine, best, rank)
+            concerns[i] = 1.0 if one_slot else model.concern(near)
+            if concerns[i] < _BYSTANDER:
+                learned[i] = only("unrelated")
+        rows = [i for i in concerns if i not in learned]
         if rows:
             odds = model.probabilities(
                 [likeness(new, candidates[i].old, readings[i], b) for i in rows],
                 [candidates[i].cosine for i in rows],
                 np.stack([np.asarray(candidates[i].vector, dtype=np.float32) for i in rows]),
-                np.repeat(new_vector[None, :].astype(np.float32), len(rows), axis=0),
+                np.repeat(np.asarray(new_vector, dtype=np.float32)[None, :], len(rows), axis=0),
             )
             for i, row in zip(rows, odds, strict=True):
-                learned[i] = {name: float(p) for name, p in zip(RELATIONS, row, strict=True)}
+                learned[i] = concerned(row, concerns[i])
     return [
-        _decide(new, candidate, a, b, learned.get(i))
+        _decide(new, candidate, a, b, learned.get(i), concerns.get(i))
         for i, (candidate, a) in enumerate(zip(candidates, readings, strict=True))
     ]
 
 
-def _decide(new: Memory, candidate: Candidate, a: Reading, b: Reading, learned: Odds | None) -> PairDecision:
+def only(relation: Relation) -> Odds:
+    """Certainty."""
+    return {name: float(name == relation) for name in RELATIONS}
+
+
+def concerned(odds: NDArray[np.float64], concern: float) -> Odds:
+    """The model's probabilities for two texts that speak of one matter with probability `concern`.
+
+    What the doubt takes from the relations that change something goes to those that leave the old one alone.
+    """
+    found: Odds = {name: float(p) for name, p in zip(RELATIONS, odds, strict=True)}
+    taken = 0.0
+    for name in RELATIONS[:4]:
+        taken += found[name] * (1.0 - concern)
+        found[name] *= concern
+    beside = found["coexist"] / max(found["coexist"] + found["unrelated"], 1e-9)
+    found["coexist"] += taken * beside
+    found["unrelated"] += taken * (1.0 - beside)
+    return found
+
+
+def _decide(
+    new: Memory, candidate: Candidate, a: Reading, b: Reading, learned: Odds | None, concern: float | None
+) -> PairDecision:
     old = candidate.old
     evidence: dict[str, object] = {
         "judge": "rules" if learned is None else "model",
         "cosine": round(candidate.cosine, 4),
         "weak": is_weak(new, old),
     }
-    if same_text(new.content, old.content):
+    if concern is not None:
+        evidence["concern"] = round(concern, 4)
+    if same_text(a, b):
         return PairDecision(
             relation="duplicate",
-            probabilities={name: float(name == "duplicate") for name in RELATIONS},
+            probabilities=only("duplicate"),
             why="same_text",
             evidence=evidence | {"guards": ["same_text"]},
         )
@@ -144,7 +177,8 @@ def guarded(odds: Odds, new: Memory, old: Memory, a: Reading, b: Reading) -> tup
 
     `weak`: a guess, hearsay or a plan replaces nothing: what it would replace, it leaves pending. `sure`: what is sure
     is not pending. `differs`: texts that differ in a number, date, code or name say different things. `denies`: nor is
-    a denial a repetition. `repeats`: the same words in the same order are one.
+    a denial a repetition. `repeats`: the same words in the same order are one. `renews`: who moved, changed or
+    switched and tells the new thing of a kind replaces the old one.
     """
     kept = dict(odds)
     spoke: list[str] = []
@@ -157,8 +191,9 @@ def guarded(odds: Odds, new: Memory, old: Memory, a: Reading, b: Reading) -> tup
         kept = _spread(kept, "pending")
     if _repeats(a, b):
         spoke.append("repeats")
-        kept = {name: 0.03 * p for name, p in kept.items()}
-        kept["duplicate"] += 1.0 - sum(kept.values())
+        for name in RELATIONS:
+            kept[name] *= 0.03
+        kept["duplicate"] += 0.97
     elif _differs(a, b):
         spoke.append("differs")
         kept = _spread(_spread(kept, "duplicate"), "refine") if _swaps(a, b) else _spread(kept, "duplicate")
@@ -167,6 +202,13 @@ def guarded(odds: Odds, new: Memory, old: Memory, a: Reading, b: Reading) -> tup
         to: Relation = "pending" if "weak" in spoke else "supersede"
         kept[to] += kept["duplicate"] + kept["refine"]
         kept["duplicate"] = kept["refine"] = 0.0
+    if "weak" not in spoke and "repeats" not in spoke and _renews(a, b):
+        spoke.append("renews")
+        if kept["supersede"] < _EXPLICIT:
+            rest = (1.0 - _EXPLICIT) / max(1.0 - kept["supersede"], 1e-6)
+            for name in RELATIONS:
+                kept[name] *= rest
+            kept["supersede"] = _EXPLICIT
     return kept, spoke
 
 
@@ -187,20 +229,20 @@ def _repeats(a: Reading, b: Reading) -> bool:
 def _differs(a: Reading, b: Reading) -> bool:
     if value_conflict(a, b) or identifiers_alike(a, b):
         return True
-    left_old, left_new = parts(a, b)
-    # Names count where little else differs: Anna leads / Anja leads.
-    return (
-        bool(left_old)
-        and bool(left_new)
-        and len(left_old) <= 2
-        and len(left_new) <= 2
-        and bool(a.names - b.names)
-        and bool(b.names - a.names)
-    )
+    # Names count where little else differs (Anna leads / Anja leads); the first word of a sentence only may be one.
+    said = {*align(a.text, b.text).old}, {*align(a.text, b.text).new}
+    gone, came = (a.names | a.first) - said[1], (b.names | b.first) - said[0]
+    certain = bool(gone & a.names) or bool(came & b.names)
+    return certain and bool(gone) and bool(came) and all(len(left) <= _LITTLE for left in parts(a, b))
 
 
 def _swaps(a: Reading, b: Reading) -> bool:
     return value_conflict(a, b)
+
+
+def _renews(a: Reading, b: Reading) -> bool:
+    changed = [cue for cue in b.change if cue not in {"new", "新", "新的"}]
+    return bool(changed) and bool(b.renewed & a.terms) and not b.addition and not b.hedge and not subject_differs(a, b)
 
 
 def _denies(a: Reading, b: Reading) -> bool:
@@ -227,7 +269,7 @@ def _by_rules(cosine: float, a: Reading, b: Reading) -> Odds:
         scores["supersede"] += 0.8 * related
     else:
         scores["supersede"] += 0.2 * related
-    if not conflict and not flips and not b.change:
+    if not conflict and not flips and not b.change and not (a.terms - b.terms and b.terms - a.terms):
         more = len(b.terms - a.terms) > len(shared) or bool(b.states - a.states)
         scores["refine" if more else "duplicate"] += 2.0 * related * frame * max(cosine, 0.0)
     total = sum(scores.values())

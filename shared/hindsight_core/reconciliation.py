@@ -32,17 +32,19 @@ from hindsight_core.stores import Neighbour
 __all__ = ["Contender", "Outcome", "PairDecision", "ReconcileSettings", "decide_pair", "reconcile"]
 
 _QUOTE = 60
+_CONCERNED = 0.5
 
 
 class ReconcileSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Probabilities in [0, 1] above which the judge's word is acted on, and how many one write may supersede."""
 
     supersede_at: float = 0.85
-    contest_at: float = 0.15
+    contest_at: float = 0.25
     duplicate_at: float = 0.4
     refine_at: float = 0.4
     suppressed_at: float = 0.5
     max_superseded: int = 5
+    max_contested: int = 3
 
 
 class Contender(msgspec.Struct, frozen=True, kw_only=True):
@@ -179,9 +181,8 @@ def _same_slot(new: Memory, slot: list[_Judged], language: Language) -> Outcome:
 
 
 def _same_value(new: Memory, item: _Judged) -> bool:
-    if same_text(new.content, item.old.content):
-        return True
-    return item.pair.relation == "duplicate" and not value_conflict(read(item.old.content), read(new.content))
+    before, after = read(item.old.content), read(new.content)
+    return same_text(before, after) or (item.pair.relation == "duplicate" and not value_conflict(before, after))
 
 
 def _corroborates(new: Memory) -> bool:
@@ -218,7 +219,7 @@ class _Scribe(msgspec.Struct, frozen=True):
 
     def beside(self, items: list[_Judged]) -> Outcome:
         """Nothing is touched: what shares the topic is related."""
-        related = [i for i in items if i.pair.probabilities["coexist"] >= i.pair.probabilities["unrelated"]]
+        related = [i for i in items if i.verdict == "coexist" and _near(i)]
         related.sort(key=lambda item: (-item.pair.probabilities["coexist"], item.old.id))
         return self.outcome("coexist", related, "coexist") if related else self.outcome("add", [], "add")
 
@@ -264,7 +265,7 @@ def _weigh(new: Memory, items: list[_Judged], settings: ReconcileSettings, langu
     doubtful = [i for i in items if i.order != "older" and i.verdict == "contest"]
     contests = (
         *(scribe.contender(item, new, "why_capped") for item in spilled),
-        *(scribe.contender(item, new, item.why) for item in doubtful),
+        *(scribe.contender(item, new, item.why) for item in doubtful[: settings.max_contested]),
     )
     if kept and twin is not None:
         targets = kept if twin in kept else [*kept, twin]
@@ -274,8 +275,13 @@ def _weigh(new: Memory, items: list[_Judged], settings: ReconcileSettings, langu
     if fuller:
         return scribe.outcome("refine", fuller[:1], "refine", contests=contests)
     if contests:
-        return scribe.outcome("contest", doubtful, "contest", contests=contests)
+        return scribe.outcome("contest", doubtful[: settings.max_contested], "contest", contests=contests)
     return scribe.beside(items)
+
+
+def _near(item: _Judged) -> bool:
+    concern = item.pair.evidence.get("concern", 1.0)
+    return isinstance(concern, float) and concern >= _CONCERNED
 
 
 def quote(text: str) -> str:

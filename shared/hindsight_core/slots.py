@@ -15,20 +15,23 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from hindsight_core.lexical import tokens
+from hindsight_core.lexical import stop_words, tokens
 from hindsight_core.values import Value, normalised, read_values
 
 Language: TypeAlias = Literal["zh", "en"]
 
 _HAN = re.compile(r"[\u3400-\u4dbf\u4e00-\u9fff]")
 _NAME = re.compile(r"(?<![.!?:;\n]\s)(?<!^)(?<!\w)[A-ZÀ-Þ][\w'’-]*\w")
-_EDGES = re.compile(r"^[\W_]+|[\W_]+$")
+_RENEWED = re.compile(r"新的?([\u3400-\u4dbf\u4e00-\u9fff]{2,4})|\bnew ((?:[a-z-]+ )?[a-z-]+)")
+_FIRST = re.compile(r"^\W*([A-ZÀ-Þ][\w-]*\w)")
+_EDGES = re.compile(r"^(?:(?!-\d)[\W_])+|[\W_]+$")
 _GAPS = re.compile(r"[\s\W_]+")
 
 
 class Wording(msgspec.Struct, frozen=True):
     """The word lists of one language, as its data file names them."""
 
+    ignore: tuple[str, ...]
     change: tuple[str, ...]
     hedge: tuple[str, ...]
     addition: tuple[str, ...]
@@ -47,15 +50,19 @@ class Reading(msgspec.Struct, frozen=True):
     """One statement, read.
 
     `kin` and `place` are canonical names shared by both languages (`mother`, `production`); `own` is whether it speaks
-    of the user; `names` are capitalised words inside English sentences; `frame` is the text without its values.
+    of the user; `names` are capitalised words inside English sentences, `first` the capitalised word at the start,
+    which may be one; `renewed` what is called new; `frame` is the text without its values; `bare` the text without
+    what does not count when texts are compared.
     """
 
     language: Language
     text: str
+    bare: str
     values: tuple[Value, ...]
     frame: str
     terms: frozenset[str]
     names: frozenset[str]
+    first: frozenset[str]
     own: bool
     kin: frozenset[str]
     place: frozenset[str]
@@ -67,6 +74,7 @@ class Reading(msgspec.Struct, frozen=True):
     end: tuple[str, ...]
     restating: tuple[str, ...]
     other: tuple[str, ...]
+    renewed: frozenset[str]
 
     @property
     def states(self) -> frozenset[tuple[str, str]]:
@@ -93,9 +101,11 @@ def _matcher(language: Language, name: str) -> re.Pattern[str]:
 
 
 @cache
-def _groups(language: Language, name: str) -> dict[str, re.Pattern[str]]:
+def _groups(language: Language, name: str) -> tuple[re.Pattern[str], dict[str, str]]:
+    """One pattern for all words of all groups, and each word's group."""
     lists: dict[str, tuple[str, ...]] = getattr(wording(language), name)
-    return {group: _pattern(language, words) for group, words in lists.items()}
+    words = {word: group for group, members in lists.items() for word in members}
+    return _pattern(language, words), words
 
 
 def _pattern(language: Language, words: Iterable[str]) -> re.Pattern[str]:
@@ -103,13 +113,12 @@ def _pattern(language: Language, words: Iterable[str]) -> re.Pattern[str]:
     return re.compile(either if language == "zh" else rf"(?<![\w'-])(?:{either})(?![\w-])")
 
 
-def same_text(a: str, b: str) -> bool:
+def same_text(a: Reading, b: Reading) -> bool:
     """Whether two texts differ at most in case, width, spacing and punctuation at word edges."""
-    return _bare(a) == _bare(b)
+    return a.bare == b.bare
 
 
-def _bare(text: str) -> str:
-    plain = normalised(text)
+def _bare(plain: str) -> str:
     # Signs inside a value (3.5, -4, 12:30) are content; elsewhere punctuation and spaces are not.
     return _GAPS.sub(lambda m: m.group() if _between_digits(m, plain) else "", _EDGES.sub("", plain)) or plain
 
@@ -126,19 +135,28 @@ def read(text: str) -> Reading:
     plain = normalised(text)
     values = read_values(plain)
 
+    masked = plain
+    for value in values:
+        if value.kind == "date":  # "may 3" is no doubt
+            masked = masked[: value.start] + "#" * (value.end - value.start) + masked[value.end :]
+    masked = _matcher(language, "ignore").sub("#", masked)
+
     def found(name: str) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(_matcher(language, name).findall(plain)))
+        return tuple(dict.fromkeys(_matcher(language, name).findall(masked)))
 
     def groups(name: str) -> frozenset[str]:
-        return frozenset(group for group, pattern in _groups(language, name).items() if pattern.search(plain))
+        pattern, words = _groups(language, name)
+        return frozenset(words[word] for word in pattern.findall(plain))
 
     return Reading(
         language=language,
         text=plain,
+        bare=_bare(plain),
         values=values,
         frame=_without(plain, values),
         terms=frozenset(tokens(plain)),
         names=frozenset(m.group().lower() for m in _NAME.finditer(text)) - {"user", "i"},
+        first=frozenset(m.group(1).lower() for m in [_FIRST.match(text)] if m) - stop_words() - {"user"},
         own=bool(_matcher(language, "self").search(plain)),
         kin=groups("kin"),
         place=groups("place"),
@@ -150,6 +168,7 @@ def read(text: str) -> Reading:
         end=found("end"),
         restating=found("restating"),
         other=found("other"),
+        renewed=frozenset(term for m in _RENEWED.finditer(plain) for term in tokens(m.group(1) or m.group(2))),
     )
 
 

@@ -46,6 +46,7 @@ _SAME_UNIT = {name: unit for unit, names in _NAMES.units.items() for name in nam
 _MONTH_NAME = "|".join(sorted(_MONTHS, key=len, reverse=True))
 _DAY_NAME = "|".join(sorted(_DAYS, key=len, reverse=True))
 _WORD_NUMBER = "|".join(sorted(_ENGLISH, key=len, reverse=True))
+_LONGEST_NUMERAL = 20
 _HAN_DAY = {"一": 1, "二": 2, "三": 3, "四": 4, "五": 5, "六": 6, "日": 7, "天": 7}
 _LATER_HALF = ("下午", "晚上", "傍晚", "夜里", "晚")
 
@@ -64,7 +65,7 @@ _PATTERN = re.compile(
        (?P<hmin>半|一刻|三刻|\d{{1,2}}分?)?)
   | (?P<code>(?<![\w-])(?=[\w./-]*\d)(?=[\w./-]*[a-z_])[a-z0-9_]+(?:[-./][a-z0-9_]+)*(?![\w-])
      |(?<![\d.])\d+(?:\.\d+){{2,}}|(?<!\d)\d+(?:-\d+)+(?!\d)|(?<!\d)\d{{7,}}(?!\d))
-  | (?P<num>(?<![\d.])\d+(?:,\d{{3}})+(?:\.\d+)?|(?<![\d.])\d+(?:\.\d+)?)(?P<scale>\s?(?:k|m|bn|万|亿|千)(?![\w]))?
+  | (?P<num>(?:(?<![\w.])-)?(?<![\d.])(?:\d+(?:,\d{{3}})+|\d+)(?:\.\d+)?)(?P<scale>\s?(?:k|m|bn|万|亿|千)(?![\w]))?
   | (?P<word>\b(?:{_WORD_NUMBER})\b(?:[\s-](?:{_WORD_NUMBER})\b)?)
     """,
     re.VERBOSE | re.IGNORECASE,
@@ -117,6 +118,8 @@ _COUNTED = frozenset("点号楼层月日年岁块元个只条间台班级组位�
 
 def han_number(run: str) -> float | None:
     """The number that Chinese numerals write (三百二 = 320, 一二三 = 123, 五点三 = 5.3), or None."""
+    if len(run) > _LONGEST_NUMERAL:
+        return None
     whole, point, fraction = run.partition("点")
     total = _han_integer(whole)
     if total is None:
@@ -155,7 +158,7 @@ def _plain(number: float) -> str:
 def _decimal(text: str) -> str:
     # 8.10 is a version later than 8.1, so a written trailing zero counts unless nothing but zeros follows the point.
     whole, _, fraction = text.replace(",", "").partition(".")
-    return f"{int(whole)}.{fraction}" if fraction.strip("0") else str(int(whole))
+    return f"{whole}.{fraction}" if fraction.strip("0") else whole
 
 
 def _value(match: re.Match[str], text: str) -> Value:

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hindsight_core.embedding import EmbeddingIdentity, open_embedder
-from hindsight_core.likeness import likeness
+from hindsight_core.likeness import closeness, likeness
 from hindsight_core.models import Memory, Source
 from hindsight_core.pair_model import (
     CLIP,
@@ -31,6 +31,7 @@ from hindsight_core.pair_model import (
     Floats,
     Kernel,
     Points,
+    concern,
     kernel,
     linked,
     packed,
@@ -38,7 +39,7 @@ from hindsight_core.pair_model import (
     standard,
     unpacked,
 )
-from hindsight_core.pairs import RELATIONS, Relation, guarded
+from hindsight_core.pairs import RELATIONS, Relation, concerned, guarded
 from hindsight_core.reconciliation import ReconcileSettings, verdict
 from hindsight_core.slots import read
 
@@ -47,18 +48,22 @@ SHAPE = Kernel(
     likeness_wide=0.25,
     way=0.15,
     place=1.5,
-    w_likeness=0.15,
-    w_way=0.1,
+    w_likeness=0.3,
+    w_way=0.15,
     w_both=0.1,
     w_product=0.4,
-    w_place=1.0,
+    w_place=2.0,
     w_new_place=0.3,
-    w_new=0.3,
-    w_old=0.2,
+    w_new=0.1,
+    w_old=0.1,
 )
-RIDGE = 0.25
+RIDGE = 0.15
+OWN_RIDGE = 0.3
 SHRINK = 0.1
-DIMENSIONS = 192
+DIMENSIONS = 128
+DAMPING = 0.075
+CROWD = 16
+LENIENCE = 30.0
 _LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 
 
@@ -102,6 +107,11 @@ class Corpus(msgspec.Struct, frozen=True, eq=False):
     @property
     def groups(self) -> NDArray[np.str_]:
         return np.array(["own" if pair.own else pair.writer for pair in self.pairs])
+
+    @property
+    def ridge(self) -> NDArray[np.float64]:
+        """How little each pair is trusted: our own contrasts half as much as what others wrote."""
+        return np.array([OWN_RIDGE if pair.own else RIDGE for pair in self.pairs])
 
 
 def load(data: list[Path], own: list[Path]) -> list[Pair]:
@@ -156,8 +166,10 @@ def base(data: Corpus) -> Base:
     centre, scale = data.rows.mean(0), data.rows.std(0) + np.float32(1e-6)
     texts = np.vstack([data.old, data.new])
     middle = texts.mean(0)
-    _, axes = np.linalg.eigh((texts - middle).T @ (texts - middle))
-    projection = np.ascontiguousarray(axes[:, ::-1][:, :DIMENSIONS]).astype(np.float16).astype(np.float32)
+    spans, axes = np.linalg.eigh((texts - middle).T @ (texts - middle))
+    spans, axes = spans[::-1][:DIMENSIONS], axes[:, ::-1][:, :DIMENSIONS]
+    # A little less of the widest directions: they tell topics apart, not what is said about them.
+    projection = (axes * (spans / spans[0]) ** -DAMPING).astype(np.float16).astype(np.float32)
     points = Points(
         np.round(standard(data.rows, centre, scale) * (STEPS / CLIP)).astype(np.float32) * (CLIP / STEPS),
         unpacked(*packed(project(data.old, middle, projection))),
@@ -173,22 +185,26 @@ def base(data: Corpus) -> Base:
     return Base(centre, scale, middle, projection, points, spread, norm, gram / np.float32(norm))
 
 
-def solve(gram: Floats, labels: NDArray[np.int64], prior: NDArray[np.float64]) -> NDArray[np.float64]:
+def solve(
+    gram: Floats, labels: NDArray[np.int64], ridge: NDArray[np.float64], prior: NDArray[np.float64]
+) -> NDArray[np.float64]:
     """Kernel ridge regression on one-hot labels less their prior: weights of shape (n, 6)."""
     targets = np.eye(len(RELATIONS))[labels] - prior
-    return np.asarray(np.linalg.solve(gram + RIDGE * np.eye(len(gram)), targets), dtype=np.float64)
+    return np.asarray(np.linalg.solve(gram + np.diag(ridge), targets), dtype=np.float64)
 
 
-def link(scores: NDArray[np.float64], labels: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Multinomial logistic regression from scores to classes (Newton): (6, 6) coefficients and (6,) offsets.
+def link(
+    scores: NDArray[np.float64], labels: NDArray[np.int64], classes: int = len(RELATIONS)
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Multinomial logistic regression from scores to classes (Newton): (d, classes) coefficients, (classes,) offsets.
 
     Minimises the negative log-likelihood plus half of `SHRINK` times the sum of squared coefficients.
     """
     inputs = np.hstack([scores, np.ones((len(scores), 1))])
-    n, d, k = len(inputs), inputs.shape[1], len(RELATIONS)
+    n, d, k = len(inputs), inputs.shape[1], classes
     theta = np.zeros((d, k))
     penalty = np.full((d, k), SHRINK)
-    penalty[-1] = 1e-6
+    penalty[-1] = 1e-3
     for _ in range(50):
         odds = linked(inputs, theta, np.zeros(k))
         slope = inputs.T @ (odds - np.eye(k)[labels]) + penalty * theta
@@ -210,9 +226,61 @@ def left_out(data: Corpus, common: Base, prior: NDArray[np.float64]) -> NDArray[
     scores = np.zeros((len(data.pairs), len(RELATIONS)))
     for group in sorted(set(data.groups)):
         test, train = np.flatnonzero(data.groups == group), np.flatnonzero(data.groups != group)
-        weights = solve(common.gram[np.ix_(train, train)], data.labels[train], prior)
+        weights = solve(common.gram[np.ix_(train, train)], data.labels[train], data.ridge[train], prior)
         scores[test] = common.gram[np.ix_(test, train)] @ weights
     return scores
+
+
+class Crowd(msgspec.Struct, frozen=True, eq=False):
+    """Every new text among the old texts of its writer, as a store would find them: the nearest `CROWD`.
+
+    `rows` are `closeness` features, `chosen` whether the writer meant this pair, `pair` the index of the new text.
+    """
+
+    names: tuple[str, ...]
+    rows: NDArray[np.float64]
+    chosen: NDArray[np.int64]
+    pair: NDArray[np.int64]
+
+
+def crowd(data: Corpus) -> Crowd:
+    """Simulate the stores."""
+    found: list[tuple[dict[str, float], bool, int]] = []
+    groups, languages = data.groups, np.array([pair.lang for pair in data.pairs])
+    for group, language in sorted({(str(g), str(x)) for g, x in zip(groups, languages, strict=True)}):
+        at: list[int] = np.flatnonzero((groups == group) & (languages == language)).tolist()
+        olds = {data.pairs[i].old.content: i for i in at}
+        texts, vectors = list(olds), data.old[list(olds.values())]
+        for i in at:
+            pair = data.pairs[i]
+            cosines: Floats = np.asarray(vectors @ data.new[i], dtype=np.float32)
+            # Pairs that share a text may be related in more ways than the one that their writer named.
+            same = {data.pairs[j].old.content for j in at if data.pairs[j].new.content == pair.new.content}
+            nearest: list[int] = cosines.argsort()[::-1].tolist()
+            order = [j for j in nearest if texts[j] == pair.old.content or texts[j] not in same]
+            b = read(pair.new.content)
+            # Once as it is, once as if the old text had never been said: then the nearest is a bystander too.
+            for places in (order, [j for j in order if texts[j] != pair.old.content]):
+                best = float(cosines[places[0]])
+                for rank, j in enumerate(places[:CROWD]):
+                    near = closeness(read(texts[j]), b, float(cosines[j]), best, rank)
+                    found.append((near, texts[j] == pair.old.content, i))
+    names = tuple(found[0][0])
+    rows = np.array([[near[name] for name in names] for near, _, _ in found])
+    return Crowd(names, rows, np.array([int(c) for _, c, _ in found]), np.array([i for _, _, i in found]))
+
+
+def gate(everyone: Crowd, among: NDArray[np.bool_]) -> tuple[dict[str, float], float]:
+    """Weights and offset of the probability that a neighbour is concerned, from the rows that `among` selects.
+
+    `LENIENCE` raises the odds: a bystander let through costs a question, one shut out an outdated memory.
+    """
+    rows = everyone.rows[among]
+    centre, scale = rows.mean(0), rows.std(0) + 1e-9
+    coefficients, offset = link((rows - centre) / scale, everyone.chosen[among], classes=2)
+    weights = (coefficients[:, 1] - coefficients[:, 0]) / scale
+    start = offset[1] - offset[0] - float(weights @ centre) + math.log(LENIENCE)
+    return {name: float(w) for name, w in zip(everyone.names, weights, strict=True)}, float(start)
 
 
 def measure(decided: list[str], expected: list[Relation]) -> dict[str, float]:
@@ -251,11 +319,13 @@ def _half(share: float, n: int) -> float:
     return z / (1 + z * z / n) * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
 
 
-def decide(data: Corpus, odds: NDArray[np.float64], settings: ReconcileSettings) -> list[str]:
-    """What the product does with each pair: the guards, then the thresholds."""
+def decide(
+    data: Corpus, odds: NDArray[np.float64], concerns: NDArray[np.float64], settings: ReconcileSettings
+) -> list[str]:
+    """What the product does with each pair: the gate, the guards, then the thresholds."""
     found: list[str] = []
-    for pair, row in zip(data.pairs, odds, strict=True):
-        judged: dict[Relation, float] = {name: float(p) for name, p in zip(RELATIONS, row, strict=True)}
+    for pair, row, share in zip(data.pairs, odds, concerns, strict=True):
+        judged = concerned(row, float(share))
         new, old = pair.new.memory("new"), pair.old.memory("old")
         kept, _ = guarded(judged, new, old, read(old.content), read(new.content))
         found.append(verdict(kept, kept["supersede"], settings))
@@ -305,16 +375,24 @@ def main(arguments: list[str] | None = None) -> None:
     prior = np.bincount(data.labels[others], minlength=len(RELATIONS)) / others.sum()
     scores = left_out(data, common, prior)
     odds = np.zeros_like(scores)
+    concerns = np.zeros(len(pairs))
+    everyone = crowd(data)
     for group in sorted(set(data.groups)):
         test = data.groups == group
         # Our own pairs are all contrasts: they teach the model but say little about how often it is right.
         odds[test] = linked(scores[test], *link(scores[others & ~test], data.labels[others & ~test]))
-    figures = report(data, decide(data, odds, ReconcileSettings()))
+        weights, offset = gate(everyone, ~test[everyone.pair])
+        for i in np.flatnonzero(test):
+            cosine = float(data.rows[i, -1])
+            near = closeness(read(pairs[i].old.content), read(pairs[i].new.content), cosine, cosine, 0)
+            concerns[i] = concern(weights, offset, near)
+    figures = report(data, decide(data, odds, concerns, ReconcileSettings()))
     if options.vectors:
-        np.save(options.vectors.with_suffix(".odds.npy"), odds)
+        np.savez(options.vectors.with_suffix(".odds.npz"), odds=odds, concerns=concerns)
     if options.out is None:
         return
-    coefficients, offset = link(scores[others], data.labels[others])
+    coefficients, offsets = link(scores[others], data.labels[others])
+    weights, offset = gate(everyone, np.ones(len(everyone.pair), dtype=bool))
     card = Card(
         model=identity.model,
         dimension=identity.dimension,
@@ -326,7 +404,9 @@ def main(arguments: list[str] | None = None) -> None:
         spread=common.spread,
         norm=common.norm,
         link=tuple(tuple(float(x) for x in row) for row in coefficients),
-        offset=tuple(float(x) for x in offset),
+        offset=tuple(float(x) for x in offsets),
+        gate=weights,
+        gate_offset=offset,
         pairs=len(pairs),
         figures={name: {key: round(v, 4) for key, v in found.items()} for name, found in figures.items()},
     )
@@ -342,7 +422,7 @@ def main(arguments: list[str] | None = None) -> None:
         new_step=new_step,
         projection=common.projection.astype(np.float16),
         middle=common.middle,
-        weights=solve(common.gram, data.labels, prior).astype(np.float32),
+        weights=solve(common.gram, data.labels, data.ridge, prior).astype(np.float32),
     )
     text = json.dumps(msgspec.to_builtins(card), ensure_ascii=False, indent=1)
     (options.out / "reconcile.json").write_text(text + "\n", "utf-8")
