@@ -73,18 +73,18 @@ class Updater:
         scope, now = caller.scope(request), caller.clock(request)
         new = await self._forgetter.find(memory_id, scope)
         old = await self._forgetter.find(request.other, scope)
-        for record in (new, old):
-            if record.memory.status not in {"active", "pending"}:
-                raise Conflict(
-                    f"{record.memory.id!r} is {record.memory.status}, so there is nothing to settle.",
-                    remedy="Restore it first, if it should count again.",
-                )
         contested = any(link.id == memory_id for link in old.memory.contested_by)
         if memory_id == request.other or not (contested or new.memory.status == "pending"):
             raise Conflict(
                 f"{request.other!r} is not contested by {memory_id!r}.",
                 remedy="Settle only pairs that a write reported under `contests`, or a pending memory.",
             )
+        for record in (new, old):
+            if record.memory.status not in {"active", "pending"}:
+                raise Conflict(
+                    f"{record.memory.id!r} is {record.memory.status}, so there is nothing to settle.",
+                    remedy="Restore it first, if it should count again.",
+                )
         ledger = open_ledger("resolve", scope.namespace, now, caller, request.reason)
         reason = request.reason or f"Settled: {request.decision}."
         links = tuple(link for link in old.memory.contested_by if link.id != memory_id)
