@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float32]
 CLIP = 4.0
 STEPS = 127.0
-ENOUGH = 0.75
 
 
 class Kernel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -133,9 +132,9 @@ class PairModel:
 
 
 def concern(weights: dict[str, float], offset: float, closeness: dict[str, float]) -> float:
-    """A logistic regression over `closeness`, stretched so that what is likely enough counts in full."""
+    """A logistic regression over `closeness`."""
     logit = sum(weight * closeness[name] for name, weight in weights.items()) + offset
-    return min(1.0, 1 / (1 + math.exp(-logit)) / ENOUGH)
+    return 1 / (1 + math.exp(-logit))
 
 
 def standard(rows: Floats, centre: Floats, scale: Floats) -> Floats:

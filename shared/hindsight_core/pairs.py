@@ -25,7 +25,8 @@ Order: TypeAlias = Literal["newer", "older", "unclear"]
 Odds: TypeAlias = dict[Relation, float]
 
 GAP = 0.3
-_BYSTANDER = 0.05
+_BYSTANDER = 0.04
+_ENOUGH = 0.75
 _LITTLE = 4
 _EXPLICIT = 0.92
 _SPAN_MS = {"instant": 0.0, "day": 86_400e3, "month": 31 * 86_400e3, "year": 366 * 86_400e3}
@@ -34,13 +35,15 @@ _SPAN_MS = {"instant": 0.0, "day": 86_400e3, "month": 31 * 86_400e3, "year": 366
 class PairDecision(msgspec.Struct, frozen=True, kw_only=True):
     """What the new one means for the old one: the likeliest relation, all six probabilities (they sum to 1), why.
 
-    `why` names a sentence of `language/*/reconcile.toml`; `evidence` says who judged, and what the guards changed.
+    `why` names a sentence of `language/*/reconcile.toml`; `evidence` says who judged, and what the guards changed;
+    `concern`, in [0, 1], how far the two speak of one matter at all (1 where rules judge).
     """
 
     relation: Relation
     probabilities: Odds
     why: str
     evidence: dict[str, object]
+    concern: float = 1.0
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
@@ -117,13 +120,15 @@ def only(relation: Relation) -> Odds:
 def concerned(odds: NDArray[np.float64], concern: float) -> Odds:
     """The model's probabilities for two texts that speak of one matter with probability `concern`.
 
+    From `_ENOUGH` on they count in full: the gate is there to shut bystanders out, not to judge the pair again.
     What the doubt takes from the relations that change something goes to those that leave the old one alone.
     """
     found: Odds = {name: float(p) for name, p in zip(RELATIONS, odds, strict=True)}
+    share = min(1.0, concern / _ENOUGH)
     taken = 0.0
     for name in RELATIONS[:4]:
-        taken += found[name] * (1.0 - concern)
-        found[name] *= concern
+        taken += found[name] * (1.0 - share)
+        found[name] *= share
     beside = found["coexist"] / max(found["coexist"] + found["unrelated"], 1e-9)
     found["coexist"] += taken * beside
     found["unrelated"] += taken * (1.0 - beside)
@@ -161,7 +166,8 @@ def _decide(
     if guards and learned is not None:
         evidence["judged"] = {name: round(p, 4) for name, p in judged.items()}
     best = max(RELATIONS, key=lambda name: odds[name])
-    return PairDecision(relation=best, probabilities=odds, why=_why(a, b), evidence=evidence)
+    share = 1.0 if concern is None else concern
+    return PairDecision(relation=best, probabilities=odds, why=_why(a, b), evidence=evidence, concern=share)
 
 
 def _why(a: Reading, b: Reading) -> str:

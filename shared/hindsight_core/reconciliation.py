@@ -36,10 +36,14 @@ _CONCERNED = 0.5
 
 
 class ReconcileSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Probabilities in [0, 1] above which the judge's word is acted on, and how many one write may supersede."""
+    """Probabilities in [0, 1] from which the judge's word is acted on, and how many one write may supersede or contest.
+
+    `concern_at`: how surely both must speak of one matter before the new one supersedes the old one unasked.
+    """
 
     supersede_at: float = 0.85
     contest_at: float = 0.25
+    concern_at: float = 0.85
     duplicate_at: float = 0.4
     refine_at: float = 0.4
     suppressed_at: float = 0.5
@@ -139,6 +143,9 @@ def _judged(new: Memory, old: Memory, pair: PairDecision, settings: ReconcileSet
     # Two keys are two slots, whatever the texts look like.
     if new.key is not None and old.key is not None and new.key != old.key:
         probability = 0.0
+    # Where it is not clear that the two speak of one matter, asking is all that is safe.
+    if pair.concern < settings.concern_at:
+        probability = min(probability, ceiling)
     if order == "unclear" and probability > ceiling:
         probability, why = ceiling, "why_order"
     if new.kind == old.kind == "preference" and why not in {"why_change", "why_negation"} and probability > ceiling:
@@ -219,7 +226,7 @@ class _Scribe(msgspec.Struct, frozen=True):
 
     def beside(self, items: list[_Judged]) -> Outcome:
         """Nothing is touched: what shares the topic is related."""
-        related = [i for i in items if i.verdict == "coexist" and _near(i)]
+        related = [i for i in items if i.verdict == "coexist" and i.pair.concern >= _CONCERNED]
         related.sort(key=lambda item: (-item.pair.probabilities["coexist"], item.old.id))
         return self.outcome("coexist", related, "coexist") if related else self.outcome("add", [], "add")
 
@@ -277,11 +284,6 @@ def _weigh(new: Memory, items: list[_Judged], settings: ReconcileSettings, langu
     if contests:
         return scribe.outcome("contest", doubtful[: settings.max_contested], "contest", contests=contests)
     return scribe.beside(items)
-
-
-def _near(item: _Judged) -> bool:
-    concern = item.pair.evidence.get("concern", 1.0)
-    return isinstance(concern, float) and concern >= _CONCERNED
 
 
 def quote(text: str) -> str:

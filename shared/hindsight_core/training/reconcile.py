@@ -324,11 +324,13 @@ def decide(
 ) -> list[str]:
     """What the product does with each pair: the gate, the guards, then the thresholds."""
     found: list[str] = []
+    ceiling = settings.supersede_at - 1e-6
     for pair, row, share in zip(data.pairs, odds, concerns, strict=True):
         judged = concerned(row, float(share))
         new, old = pair.new.memory("new"), pair.old.memory("old")
         kept, _ = guarded(judged, new, old, read(old.content), read(new.content))
-        found.append(verdict(kept, kept["supersede"], settings))
+        sure = share >= settings.concern_at
+        found.append(verdict(kept, kept["supersede"] if sure else min(kept["supersede"], ceiling), settings))
     return found
 
 
