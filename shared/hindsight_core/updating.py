@@ -54,9 +54,10 @@ class Updater:
         elif request.expires_at is None:
             changed["expires_at"] = None
         elif request.expires_at is not UNSET:
-            changed["expires_at"] = instant(request.expires_at, "expires_at", request.timezone)
-            if changed["expires_at"] <= now:
+            expires_at = instant(request.expires_at, "expires_at", request.timezone)
+            if expires_at <= now:
                 raise InvalidInput.of("expires_at", "is in the past")
+            changed["expires_at"] = expires_at
         if not changed:
             raise InvalidInput.of("content", "the request names nothing to change")
         after = msgspec.structs.replace(memory, **changed, updated_at=now)

@@ -222,7 +222,7 @@ async def undo(
     """Take a whole run back; memories that changed since stay as they are."""
     request = convert({**target.scope(), "reason": reason, "dry_run": dry_run}, UndoRequest)
     # What a text was embedded as before it was changed is made anew.
-    async with target.open() as memories:
+    async with target.open(embedder=True) as memories:
         answer = await memories.undo(run_id, request)
     if answer.kept and not target.as_json:
         tables.console(error=True).print(f"Changed since, and left alone: {', '.join(answer.kept)}")
