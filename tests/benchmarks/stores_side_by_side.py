@@ -73,7 +73,7 @@ class Bare:
         assert asked.vector is not None
         where = filters(NAMESPACE, asked.where, rankable=True)
         body = {
-            "query": nearest("mixed", asked.vector, asked.limit, where, 64),
+            "query": nearest("mixed", asked.vector, asked.limit, where, 64).query,
             "size": asked.limit,
             **RECORD,
         }

@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import assert_never
+from typing import Literal, assert_never
 
 import msgspec
 
@@ -25,13 +25,29 @@ from hindsight_core.stores.opensearch.mapping import vector_field
 # Adds nothing to a score, and matches all.
 ALL: Json = {"match_all": {"boost": 0}}
 
-_DECAY = (
-    "double half = doc['half_life_days'].size() > 0"
-    " ? doc['half_life_days'].value : params.half_lives.getOrDefault(doc['memory_type'].value, 0.0);"
-    " if (half <= 0) { return 1.0; }"
-    " if (doc['moment'].size() == 0) { return params.neutral; }"
-    " return Math.pow(0.5, Math.max(0L, params.now - doc['moment'].value) / params.day / half);"
+_HALF = (
+    "(doc['half_life_days'].size() > 0 ? doc['half_life_days'].value"
+    " : params.half_lives.getOrDefault(doc['memory_type'].value, 0.0))"
 )
+_AGE = "(Math.max(0L, params.now - doc['moment'].value) / params.day)"
+_DECAY = f"({_HALF} <= 0 ? 1.0 : doc['moment'].size() == 0 ? params.neutral : Math.pow(0.5, {_AGE} / {_HALF}))"
+
+
+class Cosines(msgspec.Struct, frozen=True):
+    """A query that compares vectors, and how its `_score` tells the cosine; without a vector `_score` is 0."""
+
+    query: Json
+    cosine: str
+
+    def of(self, score: float) -> float:
+        """The cosine that a score of the query means."""
+        if self.cosine == _OF_NEAREST:
+            return 2.0 * score - 1.0
+        return score - 1.0 if score >= 1.0 else 1.0 - 1.0 / score
+
+
+_OF_NEAREST = "2.0 * _score - 1.0"
+_OF_PRODUCT = "_score >= 1.0 ? _score - 1.0 : 1.0 - 1.0 / _score"
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,41 +70,39 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 
 def scored(question: Question) -> Json:
     """All memories that satisfy the conditions, with their exact scores."""
-    cosine = None if question.vector is None else exact_cosine("mixed", question.vector)
-    total = _total(question, _sum([ALL], [*_evidence(question, cosine), *_constants(question)]))
+    cosines = None if question.vector is None else compared("mixed", question.vector)
+    total = _total(question, _sum([ALL], [*_evidence(question, cosines), *_constants(question)]))
     return {"bool": {"filter": list(question.where), "should": total}}
 
 
-def promising(question: Question, cosine: Json | None, others: Sequence[Json]) -> Json:
-    """Those that `cosine` (a k-NN query), a term, a day or one of `others` finds, with scores of what found them."""
+def promising(question: Question, cosines: Cosines | None, others: Sequence[Json]) -> Json:
+    """Those that `cosines`, a term, a day or one of `others` finds, with scores of what found them."""
     days: list[Json] = [
         {"terms": {signal.field: list(signal.values), "boost": 0}}
         for signal in question.formula.relevance
         if isinstance(signal, Weight) and signal.field == "days" and signal.weight > 0
     ]
-    candidates = {"bool": {"should": [*_evidence(question, cosine), *days, *others]}}
+    candidates = {"bool": {"should": [*_evidence(question, cosines), *days, *others]}}
     relevance, *rest = _total(question, _sum([candidates], _constants(question)))
     return {"bool": {"filter": list(question.where), "must": [relevance], "should": rest}}
 
 
-def exact_cosine(which: str, vector: Vector) -> Json:
-    """(1 + cosine) / 2 for every memory, 0 where there is no vector."""
-    field = vector_field("bare" if which == "bare" else "mixed", len(vector))
-    params = {"field": field, "query_value": vector.tolist(), "space_type": "cosinesimil"}
+def compared(which: Literal["mixed", "bare"], vector: Vector) -> Cosines:
+    """The exact cosine of every memory; both vectors are unit vectors, so that their product is one."""
+    params = {"field": vector_field(which, len(vector)), "query_value": vector.tolist(), "space_type": "innerproduct"}
     script = {"lang": "knn", "source": "knn_score", "params": params}
-    return {"script_score": {"query": {"match_all": {}}, "script": script}}
+    return Cosines({"script_score": {"query": {"match_all": {}}, "script": script}}, _OF_PRODUCT)
 
 
-def nearest(which: str, vector: Vector, k: int, where: Sequence[Json], ef_search: int) -> Json:
-    """(1 + cosine) / 2 of about the `k` nearest of those that satisfy `where`."""
-    field = vector_field("bare" if which == "bare" else "mixed", len(vector))
+def nearest(which: Literal["mixed", "bare"], vector: Vector, k: int, where: Sequence[Json], ef_search: int) -> Cosines:
+    """About the `k` nearest of those that satisfy `where`."""
     search = {
         "vector": vector.tolist(),
         "k": k,
         "method_parameters": {"ef_search": max(ef_search, k)},
         "filter": {"bool": {"filter": list(where)}},
     }
-    return {"knn": {field: search}}
+    return Cosines({"knn": {vector_field(which, len(vector)): search}}, _OF_NEAREST)
 
 
 def _total(question: Question, support: Json) -> list[Json]:
@@ -97,29 +111,45 @@ def _total(question: Question, support: Json) -> list[Json]:
     source = "Math.min(1.0, Math.max(0.0, (_score - params.offset) / params.span))"
     params = {"offset": formula.offset + _lift(formula.relevance), "span": formula.span}
     clauses = [_script(support, source, params, formula.relevance_weight)]
+    numbers: list[Decay | Field] = []
     for signal in formula.rest:
         match signal:
-            case Decay():
-                clauses.append(_decay(signal, question.now))
-            case Field():
-                clauses.append(_field(signal))
+            case Decay() | Field():
+                numbers.append(signal)
             case Weight():
                 clauses.append(_constant(signal))
             case _:
                 assert_never(signal)
-    return clauses
+    return [*clauses, _numbers(numbers, question.now)]
 
 
-def _evidence(question: Question, cosine: Json | None) -> list[Json]:
+def _numbers(signals: Sequence[Decay | Field], now: int) -> Json:
+    """One script for all that is computed from numbers of a memory: a second one would cost as much again."""
+    terms = ["0.0"]
+    params: Json = {"now": now, "day": float(DAY_MS), "neutral": NEUTRAL_RECENCY}
+    for number, signal in enumerate(signals):
+        params[f"w{number}"] = signal.weight
+        match signal:
+            case Decay():
+                params["half_lives"] = {name: days for name, days in signal.half_lives.items() if days}
+                terms.append(f"params.w{number} * {_DECAY}")
+            case Field():
+                terms.append(f"params.w{number} * doc['{signal.field}'].value")
+            case _:
+                assert_never(signal)
+    return _script({"match_all": {}}, " + ".join(terms), params, 1.0)
+
+
+def _evidence(question: Question, cosines: Cosines | None) -> list[Json]:
     """What each signal that finds memories adds to their relevance."""
     found: list[Json] = []
     for signal in question.formula.relevance:
         match signal:
             case Similarity():
-                if cosine is not None and signal.weight > 0:
-                    source = "Math.min(1.0, Math.max(0.0, (2.0 * _score - 1.0 - params.lo) / params.width))"
+                if cosines is not None and signal.weight > 0:
+                    source = f"Math.min(1.0, Math.max(0.0, (({cosines.cosine}) - params.lo) / params.width))"
                     params = {"lo": signal.lo, "width": signal.hi - signal.lo}
-                    found.append(_script(cosine, source, params, signal.weight))
+                    found.append(_script(cosines.query, source, params, signal.weight))
             case Lexical():
                 if question.weights and signal.weight > 0:
                     found.append(_lexical(signal, question.weights))
@@ -150,17 +180,6 @@ def _lexical(signal: Lexical, weights: Mapping[str, float]) -> Json:
     source = "Math.min(1.0, params.gain * _score / (_score + params.saturation))"
     params = {"gain": signal.gain, "saturation": signal.saturation}
     return _script({"dis_max": {"queries": fields, "tie_breaker": 0.0}}, source, params, signal.weight)
-
-
-def _decay(signal: Decay, now: int) -> Json:
-    half_lives = {name: days for name, days in signal.half_lives.items() if days}
-    params = {"half_lives": half_lives, "now": now, "day": float(DAY_MS), "neutral": NEUTRAL_RECENCY}
-    return _script({"match_all": {}}, _DECAY, params, signal.weight)
-
-
-def _field(signal: Field) -> Json:
-    function: Json = {"field_value_factor": {"field": signal.field, "missing": 0}, "weight": signal.weight}
-    return {"function_score": {"query": ALL, "functions": [function], "boost_mode": "sum"}}
 
 
 def _constant(signal: Weight) -> Json:

@@ -9,7 +9,7 @@ memory is none of these. A minimum score, whose count is exact, has all memories
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from msgspec.structs import replace
@@ -25,7 +25,7 @@ from hindsight_core.stores.opensearch.conditions import filters
 from hindsight_core.stores.opensearch.connection import Json
 from hindsight_core.stores.opensearch.dimensions import Dimensions
 from hindsight_core.stores.opensearch.documents import RECORD, Kept, kept_impact, kept_in_hit, memory_of, record_of
-from hindsight_core.stores.opensearch.formula import Question, exact_cosine, nearest, promising, scored
+from hindsight_core.stores.opensearch.formula import Cosines, Question, compared, nearest, promising, scored
 from hindsight_core.stores.opensearch.frequencies import Frequencies
 from hindsight_core.stores.opensearch.heads import State
 from hindsight_core.stores.opensearch.indices import Indices
@@ -125,12 +125,12 @@ class Search:
     async def _approximate(
         self, namespace: str, query: Query, question: Question, counts: tuple[int, int], others: Sequence[str]
     ) -> RankedPage:
-        cosine: Json | None = None
+        cosines: Cosines | None = None
         if question.vector is not None:
-            cosine = nearest("mixed", question.vector, NEAREST, question.where, self._options.ef_search)
+            cosines = nearest("mixed", question.vector, NEAREST, question.where, self._options.ef_search)
         again = {"rescore_query": scored(question), "query_weight": 0, "rescore_query_weight": 1}
         body: Json = {
-            "query": promising(question, cosine, [{"terms": {"id": list(others), "boost": 0}}]),
+            "query": promising(question, cosines, [{"terms": {"id": list(others), "boost": 0}}]),
             "rescore": {"window_size": WINDOW, "query": again},
             "size": query.limit + _SPARE,
             "track_total_hits": False,
@@ -151,33 +151,38 @@ class Search:
     ) -> list[list[Neighbour]]:
         """See `MemoryStore.neighbours`."""
         conditions = filters(namespace, where)
-        bodies: list[Json] = []
-        asked: list[int] = []
+        asked: dict[int, tuple[Cosines, Json]] = {}
         for n, vector in enumerate(vectors):
             comparable = await self._comparable(vector)
             if comparable is not None:
-                asked.append(n)
-                bodies.append(self._near(comparable, state, conditions, limit))
+                asked[n] = self._near(comparable, state, conditions, limit)
         found: list[list[Neighbour]] = [[] for _ in vectors]
-        if bodies:
-            answers = await self._indices.searches("memories", namespace, bodies)
+        if asked:
+            answers = await self._indices.searches("memories", namespace, [body for _, body in asked.values()])
             near = [[(hit["_score"], kept_in_hit(hit)) for hit in answer["hits"]["hits"]] for answer in answers]
             counters = await self._accesses.of(namespace, (kept for page in near for _, kept in page))
-            for n, page in zip(asked, near, strict=True):
-                found[n] = [_neighbour(score, kept, counters) for score, kept in page]
+            for (n, (cosines, _)), page in zip(asked.items(), near, strict=True):
+                found[n] = [_neighbour(cosines.of(score), kept, counters) for score, kept in page]
         return found
 
-    def _near(self, vector: Vector, state: State, conditions: Sequence[Json], limit: int) -> Json:
-        should: list[Json] = []
-        for which, kind in (("mixed", "one"), ("bare", "two")):
+    def _near(self, vector: Vector, state: State, conditions: Sequence[Json], limit: int) -> tuple[Cosines, Json]:
+        """The search of one vector's neighbours, and what its scores mean."""
+        exact = state.memories <= self._options.exact_below
+        k, ef_search = max(4 * limit, self._options.ef_search), self._options.ef_search
+
+        def by(which: Literal["mixed", "bare"], kind: str) -> tuple[Cosines, Json]:
             of_kind: Json = {"term": {"vectors": kind}}
-            if state.memories <= self._options.exact_below:
-                should.append({"bool": {"filter": [of_kind], "must": [exact_cosine(which, vector)]}})
-            else:
-                k = max(4 * limit, self._options.ef_search)
-                should.append(nearest(which, vector, k, [*conditions, of_kind], self._options.ef_search))
-        return {
-            "query": {"bool": {"filter": list(conditions), "must": [{"bool": {"should": should}}]}},
+            if exact:
+                cosines = compared(which, vector)
+                return cosines, {"bool": {"filter": [of_kind], "must": [cosines.query]}}
+            cosines = nearest(which, vector, k, [*conditions, of_kind], ef_search)
+            return cosines, cosines.query
+
+        # A memory whose two vectors are one has it in the field of the mixed ones.
+        cosines, shared = by("mixed", "one")
+        _, own = by("bare", "two")
+        return cosines, {
+            "query": {"bool": {"filter": list(conditions), "must": [{"bool": {"should": [shared, own]}}]}},
             "sort": _NEWEST,
             "size": limit,
             "track_total_hits": False,
@@ -243,6 +248,6 @@ def _counted(answer: Json) -> tuple[int, int]:
     return buckets["scope"]["doc_count"], buckets["where"]["doc_count"]
 
 
-def _neighbour(score: float, kept: Kept, counters: dict[str, Json]) -> Neighbour:
-    cosine = min(1.0, max(-1.0, 2.0 * score - 1.0))
-    return Neighbour(record=record_of(kept, counters.get(kept.memory.id)), cosine=cosine)
+def _neighbour(cosine: float, kept: Kept, counters: dict[str, Json]) -> Neighbour:
+    record = record_of(kept, counters.get(kept.memory.id))
+    return Neighbour(record=record, cosine=min(1.0, max(-1.0, cosine)))
