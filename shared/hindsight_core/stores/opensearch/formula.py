@@ -68,23 +68,29 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
         return _lift(self.formula.rest)
 
 
-def scored(question: Question) -> Json:
-    """All memories that satisfy the conditions, with their exact scores."""
+def scored(question: Question, *among: Json) -> Json:
+    """The memories that satisfy the conditions, and those in `among`, with their scores."""
     cosines = None if question.vector is None else compared("mixed", question.vector)
     total = _total(question, _sum([ALL], [*_evidence(question, cosines), *_constants(question)]))
-    return {"bool": {"filter": list(question.where), "should": total}}
+    return {"bool": {"filter": [*question.where, *among], "should": total}}
 
 
-def promising(question: Question, cosines: Cosines | None, others: Sequence[Json]) -> Json:
-    """Those that `cosines`, a term, a day or one of `others` finds, with scores of what found them."""
-    days: list[Json] = [
-        {"terms": {signal.field: list(signal.values), "boost": 0}}
-        for signal in question.formula.relevance
-        if isinstance(signal, Weight) and signal.field == "days" and signal.weight > 0
-    ]
-    candidates = {"bool": {"should": [*_evidence(question, cosines), *days, *others]}}
-    relevance, *rest = _total(question, _sum([candidates], _constants(question)))
-    return {"bool": {"filter": list(question.where), "must": [relevance], "should": rest}}
+def promising(question: Question, cosines: Cosines | None, ids: Sequence[str]) -> Json:
+    """A condition: those that `cosines` finds, that hold a term or a day of the question, or have one of the ids."""
+    found: list[Json] = [{"terms": {"id": list(ids)}}]
+    if cosines is not None:
+        found.append(cosines.query)
+    for signal in question.formula.relevance:
+        match signal:
+            case Lexical():
+                found.extend(_holding(field, term) for field in ("text", "context") for term in question.weights)
+            case Weight() if signal.field == "days" and signal.weight > 0:
+                found.append({"terms": {signal.field: list(signal.values)}})
+            case Similarity() | Weight():
+                pass
+            case _:
+                assert_never(signal)
+    return {"bool": {"should": found}}
 
 
 def compared(which: Literal["mixed", "bare"], vector: Vector) -> Cosines:
@@ -167,19 +173,16 @@ def _constants(question: Question) -> list[Json]:
 
 def _lexical(signal: Lexical, weights: Mapping[str, float]) -> Json:
     fields: list[Json] = [
-        {
-            "bool": {
-                "should": [
-                    {"rank_feature": {"field": f"{field}.{feature(term)}", "linear": {}, "boost": weight}}
-                    for term, weight in weights.items()
-                ]
-            }
-        }
+        {"bool": {"should": [_holding(field, term, boost=weight) for term, weight in weights.items()]}}
         for field in ("text", "context")
     ]
     source = "Math.min(1.0, params.gain * _score / (_score + params.saturation))"
     params = {"gain": signal.gain, "saturation": signal.saturation}
     return _script({"dis_max": {"queries": fields, "tie_breaker": 0.0}}, source, params, signal.weight)
+
+
+def _holding(field: str, term: str, *, boost: float = 1.0) -> Json:
+    return {"rank_feature": {"field": f"{field}.{feature(term)}", "linear": {}, "boost": boost}}
 
 
 def _constant(signal: Weight) -> Json:

@@ -16,8 +16,8 @@ from hindsight_core.stores.opensearch.indices import Indices
 
 _NAMESPACES = 256
 _TERMS = 10_000
-# A query of more clauses is refused (1024, with two fields a term); the rarest terms say most.
-_AT_MOST = 400
+# A query of more than 1024 clauses is refused, and a term takes four; the rarest terms say most.
+_AT_MOST = 240
 
 
 class _Known(msgspec.Struct):

@@ -1,9 +1,8 @@
 """Search: the best by a formula, and the nearest by vector.
 
-Up to a number of memories in scope all of them are scored. Beyond it the candidates are the nearest by k-NN, those
-that share a term or a day with the question, the most recent and the most confident ones; the best of these are scored
-exactly in the same request. Its page is the exact one, but for the order of equal scores at its end, unless a better
-memory is none of these. A minimum score, whose count is exact, has all memories scored.
+Up to a number of memories in scope all of them are scored. Beyond it only the candidates are, in the same way: the
+nearest by k-NN, those that share a term or a day with the question, the most recent and the most confident ones. Its
+page is the exact one unless a better memory is none of these. A minimum score, whose count is exact, has all scored.
 """
 
 from __future__ import annotations
@@ -31,11 +30,7 @@ from hindsight_core.stores.opensearch.heads import State
 from hindsight_core.stores.opensearch.indices import Indices
 
 NEAREST = 1000
-# How many of the most promising candidates of each shard are scored exactly.
-WINDOW = 3000
 RECENT = 100
-# Ties at the end of an approximate page come in any order; so many more are read to put them in theirs.
-_SPARE = 8
 # Less than what single precision can lose, so that a memory of exactly the minimum score is found.
 _ROUNDING = 5e-7
 # Ids alone: to read anything else of a hit is what a search of many hits costs.
@@ -83,22 +78,13 @@ class Search:
     async def _exact(
         self, namespace: str, query: Query, question: Question, scope: Sequence[Json], lowest: float | None
     ) -> RankedPage:
-        body: Json = {
-            "query": scored(question),
-            "sort": _NEWEST,
-            "size": query.limit,
-            "track_total_hits": True,
-            **RECORD,
-            **_counts(question.where, scope),
-        }
+        body = _page(query, scored(question)) | {"track_total_hits": True, **_counts(question.where, scope)}
         if lowest is not None:
             body["min_score"] = lowest + question.lift
         answer = await self._indices.search("memories", namespace, body)
         in_scope, eligible = _counted(answer)
         return RankedPage(
-            hits=await self._ranked(
-                namespace, query, question, [(hit["_score"], kept_in_hit(hit)) for hit in answer["hits"]["hits"]]
-            ),
+            hits=await self._ranked(namespace, query, question, answer),
             in_scope=in_scope,
             eligible=eligible,
             below=eligible - answer["hits"]["total"]["value"],
@@ -128,19 +114,10 @@ class Search:
         cosines: Cosines | None = None
         if question.vector is not None:
             cosines = nearest("mixed", question.vector, NEAREST, question.where, self._options.ef_search)
-        again = {"rescore_query": scored(question), "query_weight": 0, "rescore_query_weight": 1}
-        body: Json = {
-            "query": promising(question, cosines, [{"terms": {"id": list(others), "boost": 0}}]),
-            "rescore": {"window_size": WINDOW, "query": again},
-            "size": query.limit + _SPARE,
-            "track_total_hits": False,
-            **RECORD,
-        }
+        body = _page(query, scored(question, promising(question, cosines, others)))
         answer = await self._indices.search("memories", namespace, body)
-        found = [(hit["_score"], kept_in_hit(hit)) for hit in answer["hits"]["hits"]]
-        best = sorted(found, key=lambda hit: (hit[0], hit[1].memory.id), reverse=True)[: query.limit]
         return RankedPage(
-            hits=await self._ranked(namespace, query, question, best),
+            hits=await self._ranked(namespace, query, question, answer),
             in_scope=counts[0],
             eligible=counts[1],
             below=0,
@@ -201,10 +178,9 @@ class Search:
             )
         return None if known is None else vector
 
-    async def _ranked(
-        self, namespace: str, query: Query, question: Question, hits: Sequence[tuple[float, Kept]]
-    ) -> tuple[Ranked, ...]:
+    async def _ranked(self, namespace: str, query: Query, question: Question, answer: Json) -> tuple[Ranked, ...]:
         """The hits, each with OpenSearch's score and the parts that the formula makes it of."""
+        hits = [(hit["_score"], kept_in_hit(hit)) for hit in answer["hits"]["hits"]]
         counters = await self._accesses.of(namespace, (kept for _, kept in hits))
         found: list[Ranked] = []
         for score, kept in hits:
@@ -212,6 +188,11 @@ class Search:
             memory = memory_of(kept, counters.get(kept.memory.id))
             found.append(Ranked(memory=memory, score=score - question.lift, parts=parts))
         return tuple(found)
+
+
+def _page(query: Query, of: Json) -> Json:
+    """The best of a query, in the order of the port."""
+    return {"query": of, "sort": _NEWEST, "size": query.limit, "track_total_hits": False, **RECORD}
 
 
 def _parts(formula: Formula, question: Question, kept: Kept) -> Parts:
