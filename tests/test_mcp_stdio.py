@@ -50,7 +50,13 @@ LIST = line("tools/call", {"name": "memory_list"}, id=2)
 class Process:
     def __init__(self, env: dict[str, str]) -> None:
         self.popen = subprocess.Popen(
-            COMMAND, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            COMMAND,
+            env=env,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            # A test run in the background ignores interrupts, and its children would, too.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
 
     def send(self, *lines: bytes) -> None:

@@ -253,7 +253,8 @@ class WritePlan:
             new = msgspec.structs.replace(new, supersedes=tuple(target.memory.id for target in targets))
         elif outcome.decision == "pending":
             new = msgspec.structs.replace(new, status="pending", status_reason=reason)
-        elif outcome.decision == "contest":
+        # A write can replace one memory and put another in doubt.
+        if outcome.decision in {"contest", "supersede", "refine"} and not outcome.late:
             for contender in outcome.contests:
                 if (old_record := records.get(contender.id)) is not None:
                     old = ledger.get(old_record)
