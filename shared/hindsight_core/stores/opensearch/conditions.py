@@ -14,6 +14,7 @@ from hindsight_core.stores.opensearch.connection import Json
 NOTHING: Json = {"match_none": {}}
 NEVER = 2**63 - 1
 _LABEL = 256
+_CLAUSES = 32
 
 
 def metadata_label(name: str, value: Scalar) -> str:
@@ -53,7 +54,7 @@ def filters(namespace: str, where: Where, *, rankable: bool = False) -> list[Jso
     ):
         if values is not None:
             found.append(_one_of(name, values))
-    found.extend(_is("tags", tag) for tag in where.tags_all)
+    found.extend(_all_of("tags", list(dict.fromkeys(where.tags_all))))
     found.extend(
         _one_of("metadata", [metadata_label(name, value) for value in values])
         for name, values in where.metadata.items()
@@ -81,6 +82,15 @@ def _instants(where: Where) -> list[Json]:
 
 def _is(field: str, value: str) -> Json:
     return {"term": {field: value}}
+
+
+def _all_of(field: str, values: list[str]) -> list[Json]:
+    """A query may have 1 024 clauses; beyond a few, one script looks for the rest of the values."""
+    found = [_is(field, value) for value in values[:_CLAUSES]]
+    if rest := values[_CLAUSES:]:
+        source = f"doc['{field}'].containsAll(params.values)"
+        found.append({"script": {"script": {"source": source, "params": {"values": rest}}}})
+    return found
 
 
 def _one_of(field: str, values: Sequence[str]) -> Json:
