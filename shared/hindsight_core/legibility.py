@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import cast
 
 import msgspec
 
@@ -31,11 +32,11 @@ def _faults(value: object, path: str) -> Iterator[FieldError]:
         for name, encoded in names:
             yield from _faults(getattr(value, name), f"{path}.{encoded}" if path else encoded)
     elif isinstance(value, dict):
-        for key, item in value.items():  # pyright: ignore[reportUnknownVariableType]
+        for key, item in cast("dict[object, object]", value).items():
             yield from _faults(key, f"{path}[key]")
             yield from _faults(item, f"{path}.{key}")
     elif isinstance(value, tuple | list):
-        for i, item in enumerate(value):  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        for i, item in enumerate(cast("Sequence[object]", value)):
             yield from _faults(item, f"{path}[{i}]")
 
 
