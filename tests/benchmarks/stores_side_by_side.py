@@ -20,7 +20,7 @@ import tempfile
 import time
 from collections.abc import Awaitable, Callable, Generator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -31,7 +31,8 @@ from hindsight_core.stores.opensearch.address import parse
 from hindsight_core.stores.opensearch.conditions import filters
 from hindsight_core.stores.opensearch.connection import Connection
 from hindsight_core.stores.opensearch.documents import RECORD
-from hindsight_core.stores.opensearch.formula import nearest
+from hindsight_core.stores.opensearch.formula import Question, nearest, scored
+from hindsight_core.stores.opensearch.indices import Indices
 
 NAMESPACE = "bench"
 RECALL = 0.99
@@ -62,22 +63,30 @@ async def take_turns(calls: dict[str, Callable[[int], Awaitable[object]]], round
 
 
 class Bare:
-    """The k-NN query that anybody would send: the same filters, as many hits, whole memories."""
+    """What anybody would send to the same index, without a memory's rules around it."""
 
     def __init__(self, url: str) -> None:
-        address = parse(url)
-        self._connection = Connection(address)
-        self._path = f"/{address.prefix}-memories/_search"
+        self._connection = Connection(parse(url))
+        self._indices = Indices(self._connection)
 
-    async def search(self, asked: Query) -> Any:
+    async def nearest(self, asked: Query) -> object:
+        """The k-NN query with the same filters, as many hits, whole memories."""
         assert asked.vector is not None
         where = filters(NAMESPACE, asked.where, rankable=True)
-        body = {
-            "query": nearest("mixed", asked.vector, asked.limit, where, 64).query,
-            "size": asked.limit,
-            **RECORD,
-        }
-        return await self._connection.request("POST", self._path, body, params={"routing": NAMESPACE})
+        query = nearest("mixed", asked.vector, asked.limit, where, 64).query
+        return await self._indices.search("memories", NAMESPACE, {"query": query, "size": asked.limit, **RECORD})
+
+    async def formula(self, asked: Query) -> object:
+        """The formula alone, over all memories, in one request."""
+        question = Question(
+            formula=asked.formula,
+            vector=asked.vector,
+            weights=dict.fromkeys(asked.terms, 5.0),
+            where=filters(NAMESPACE, asked.where, rankable=True),
+            now=asked.now,
+        )
+        body = {"query": scored(question), "size": asked.limit, **RECORD}
+        return await self._indices.search("memories", NAMESPACE, body)
 
     async def aclose(self) -> None:
         await self._connection.aclose()
@@ -93,7 +102,7 @@ async def recall(approximate: MemoryStore, exact: MemoryStore, asked: list[Query
     return shared / wanted
 
 
-async def measure(size: int, rounds: int, place: str, path: Path) -> bool:
+async def measure(size: int, rounds: int, place: str, path: Path, *, contexts: bool) -> bool:
     """The rows of one size; whether every promise was kept."""
     url = f"{place}/bench-{secrets.token_hex(3)}?timeout=300"
     sqlite, opensearch = open_store(str(path)), open_store(url)
@@ -106,7 +115,7 @@ async def measure(size: int, rounds: int, place: str, path: Path) -> bool:
         for name, store in (("SQLite", sqlite), ("OpenSearch", opensearch)):
             await store.prepare("bench")
             began = time.perf_counter()
-            await fill(store, NAMESPACE, size, contexts=True)
+            await fill(store, NAMESPACE, size, contexts=contexts)
             print(f"\n{size} memories into {name}: {size / (time.perf_counter() - began):.0f} a second")
         pages = [[await store.rank(NAMESPACE, one) for one in asked[:20]] for store in (sqlite, exact)]
         apart = max(
@@ -118,7 +127,7 @@ async def measure(size: int, rounds: int, place: str, path: Path) -> bool:
         print(f"scores of the two stores differ by at most {apart:.1e}")
 
         new = [
-            [records(rng, NAMESPACE, start, 1, contexts=True)[0] for start in range(first, first + len(asked))]
+            [records(rng, NAMESPACE, start, 1, contexts=contexts)[0] for start in range(first, first + len(asked))]
             for first in (20_000_000, 30_000_000)
         ]
         vectors = rng.standard_normal((len(asked), 1, DIMENSION), dtype=np.float32)
@@ -130,7 +139,8 @@ async def measure(size: int, rounds: int, place: str, path: Path) -> bool:
                 "search again, OpenSearch": lambda n: opensearch.rank(NAMESPACE, asked[n]),
                 "search, OpenSearch, exact": lambda n: exact.rank(NAMESPACE, asked[n]),
                 "search, OpenSearch, approximate": lambda n: approximate.rank(NAMESPACE, asked[n]),
-                "bare k-NN query": lambda n: bare.search(asked[n]),
+                "bare k-NN query": lambda n: bare.nearest(asked[n]),
+                "bare formula over all": lambda n: bare.formula(asked[n]),
                 "neighbours, SQLite": lambda n: sqlite.neighbours(NAMESPACE, vectors[n], Where(), 10),
                 "neighbours, OpenSearch": lambda n: opensearch.neighbours(NAMESPACE, vectors[n], Where(), 10),
             },
@@ -189,6 +199,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", type=int, nargs="+", default=[1000, 10_000])
     parser.add_argument("--rounds", type=int, default=100)
+    parser.add_argument("--no-contexts", action="store_true", help="memories without the turn before: one vector each")
     parser.add_argument("--url", help="a node that runs already (default: start one)")
     given = parser.parse_args()
     print(machine())
@@ -197,7 +208,9 @@ def main() -> int:
     with node(given.url) as url, tempfile.TemporaryDirectory() as scratch:
         place = f"opensearch://{urlsplit(url).netloc}"
         for size in given.sizes:
-            kept &= asyncio.run(measure(size, given.rounds, place, Path(scratch) / f"{size}.db"))
+            kept &= asyncio.run(
+                measure(size, given.rounds, place, Path(scratch) / f"{size}.db", contexts=not given.no_contexts)
+            )
     print("\nEvery promise is kept." if kept else "\nA promise is BROKEN.")
     return 0 if kept else 1
 

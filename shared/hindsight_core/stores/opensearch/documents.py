@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from hindsight_core.caller import millis
 from hindsight_core.indexing import IndexFields
 from hindsight_core.models import Memory
-from hindsight_core.scoring import UNDATED, moment
+from hindsight_core.scoring import MEMORY_TYPES, UNDATED, moment
 from hindsight_core.stores import Record, Vector
 from hindsight_core.stores.opensearch.conditions import NEVER, metadata_labels
 from hindsight_core.stores.opensearch.connection import Json
@@ -93,6 +93,7 @@ def document(namespace: str, record: Record, born: int) -> Json:
         "namespace": namespace,
         "status": memory.status,
         "memory_type": memory.memory_type,
+        "type": MEMORY_TYPES.index(memory.memory_type),
         "kind": memory.kind,
         "source": memory.source,
         "visibility": memory.visibility,

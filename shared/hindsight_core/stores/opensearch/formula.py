@@ -17,6 +17,7 @@ from typing import Literal, assert_never
 import msgspec
 
 from hindsight_core.ranking import DAY_MS, NEUTRAL_RECENCY, Decay, Field, Formula, Lexical, Similarity, Weight
+from hindsight_core.scoring import MEMORY_TYPES
 from hindsight_core.stores import Vector
 from hindsight_core.stores.opensearch.connection import Json
 from hindsight_core.stores.opensearch.documents import feature
@@ -25,10 +26,7 @@ from hindsight_core.stores.opensearch.mapping import vector_field
 # Adds nothing to a score, and matches all.
 ALL: Json = {"match_all": {"boost": 0}}
 
-_HALF = (
-    "(doc['half_life_days'].size() > 0 ? doc['half_life_days'].value"
-    " : params.half_lives.getOrDefault(doc['memory_type'].value, 0.0))"
-)
+_HALF = "(doc['half_life_days'].size() > 0 ? doc['half_life_days'].value : params.half_lives[(int) doc['type'].value])"
 _AGE = "(Math.max(0L, params.now - doc['moment'].value) / params.day)"
 _DECAY = f"({_HALF} <= 0 ? 1.0 : doc['moment'].size() == 0 ? params.neutral : Math.pow(0.5, {_AGE} / {_HALF}))"
 
@@ -137,7 +135,7 @@ def _numbers(signals: Sequence[Decay | Field], now: int) -> Json:
         params[f"w{number}"] = signal.weight
         match signal:
             case Decay():
-                params["half_lives"] = {name: days for name, days in signal.half_lives.items() if days}
+                params["half_lives"] = [signal.half_lives.get(name) or 0.0 for name in MEMORY_TYPES]
                 terms.append(f"params.w{number} * {_DECAY}")
             case Field():
                 terms.append(f"params.w{number} * doc['{signal.field}'].value")

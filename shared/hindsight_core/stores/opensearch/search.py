@@ -7,16 +7,16 @@ page is the exact one unless a better memory is none of these. A minimum score, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Literal
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from msgspec.structs import replace
 
 from hindsight_core.errors import ConfigurationError
 from hindsight_core.models import Parts
 from hindsight_core.ranking import Decay, Formula
-from hindsight_core.scoring import bm25, evaluate_one
+from hindsight_core.scoring import evaluate_one
 from hindsight_core.stores import Neighbour, Query, Ranked, RankedPage, Vector, Where
 from hindsight_core.stores.opensearch.access import Accesses
 from hindsight_core.stores.opensearch.address import Options
@@ -36,6 +36,14 @@ _ROUNDING = 5e-7
 # Ids alone: to read anything else of a hit is what a search of many hits costs.
 _IDS: Json = {"stored_fields": "_none_", "docvalue_fields": ["id"], "track_total_hits": False}
 _NEWEST: list[Json] = [{"_score": "desc"}, {"id": "desc"}]
+
+
+class _Survey(NamedTuple):
+    """Both counts of a page, and the ids of those whose score may be high whatever the question is."""
+
+    in_scope: int
+    eligible: int
+    promising: list[str]
 
 
 class Search:
@@ -58,22 +66,26 @@ class Search:
     async def rank(self, namespace: str, state: State, query: Query) -> RankedPage:
         """See `MemoryStore.rank`; `state` is the namespace's head."""
         scope = filters(namespace, query.scope, rankable=True)
+        where = filters(namespace, query.where, rankable=True)
+        weighing = self._frequencies.weights(namespace, state.sequence, query.terms)
+        survey: _Survey | None = None
+        if state.memories <= self._options.exact_below:
+            weights = await weighing
+        else:
+            weights, survey = await asyncio.gather(weighing, self._surveyed(namespace, query, where, scope))
         question = Question(
             formula=query.formula,
             vector=await self._comparable(query.vector),
-            weights=await self._frequencies.weights(namespace, state.sequence, query.terms),
-            where=filters(namespace, query.where, rankable=True),
+            weights=weights,
+            where=where,
             now=query.now,
         )
         lowest = query.min_score - _ROUNDING
         bounded = lowest > -question.lift
         aimless = question.vector is None and not question.weights
-        if state.memories <= self._options.exact_below or bounded or aimless:
+        if survey is None or survey.eligible <= self._options.exact_below or bounded or aimless:
             return await self._exact(namespace, query, question, scope, lowest if bounded else None)
-        counts, others = await self._surveyed(namespace, query, question, scope)
-        if counts[1] <= self._options.exact_below:
-            return await self._exact(namespace, query, question, scope, None)
-        return await self._approximate(namespace, query, question, counts, others)
+        return await self._approximate(namespace, query, question, survey)
 
     async def _exact(
         self, namespace: str, query: Query, question: Question, scope: Sequence[Json], lowest: float | None
@@ -90,36 +102,32 @@ class Search:
             below=eligible - answer["hits"]["total"]["value"],
         )
 
-    async def _surveyed(
-        self, namespace: str, query: Query, question: Question, scope: Sequence[Json]
-    ) -> tuple[tuple[int, int], list[str]]:
-        """The two counts, and the ids of those whose score may be high whatever the question is."""
+    async def _surveyed(self, namespace: str, query: Query, where: Sequence[Json], scope: Sequence[Json]) -> _Survey:
         fading = [kind for signal in query.formula.rest if isinstance(signal, Decay) for kind in _fading(signal)]
         lasting: list[Json] = [{"terms": {"memory_type": fading}}, {"exists": {"field": "half_life_days"}}]
-        where: Json = {"bool": {"filter": list(question.where)}}
-        steady: Json = {"bool": {"filter": list(question.where), "must_not": lasting}}
+        held: Json = {"bool": {"filter": list(where)}}
+        steady: Json = {"bool": {"filter": list(where), "must_not": lasting}}
         bodies: list[Json] = [
-            {"query": where, "size": 0, "track_total_hits": False, **_counts(question.where, scope)},
-            {"query": where, "size": RECENT, "sort": [{"moment": "desc"}], **_IDS},
-            {"query": where, "size": RECENT, "sort": [{"confidence": "desc"}, {"moment": "desc"}], **_IDS},
+            {"query": held, "size": 0, "track_total_hits": False, **_counts(where, scope)},
+            {"query": held, "size": RECENT, "sort": [{"moment": "desc"}], **_IDS},
+            {"query": held, "size": RECENT, "sort": [{"confidence": "desc"}, {"moment": "desc"}], **_IDS},
             {"query": steady, "size": query.limit, "sort": [{"confidence": "desc"}, {"id": "desc"}], **_IDS},
         ]
         counting, *others = await self._indices.searches("memories", namespace, bodies)
+        in_scope, eligible = _counted(counting)
         ids = {hit["fields"]["id"][0] for answer in others for hit in answer["hits"]["hits"]}
-        return _counted(counting), sorted(ids)
+        return _Survey(in_scope, eligible, sorted(ids))
 
-    async def _approximate(
-        self, namespace: str, query: Query, question: Question, counts: tuple[int, int], others: Sequence[str]
-    ) -> RankedPage:
+    async def _approximate(self, namespace: str, query: Query, question: Question, survey: _Survey) -> RankedPage:
         cosines: Cosines | None = None
         if question.vector is not None:
             cosines = nearest("mixed", question.vector, NEAREST, question.where, self._options.ef_search)
-        body = _page(query, scored(question, promising(question, cosines, others)))
+        body = _page(query, scored(question, promising(question, cosines, survey.promising)))
         answer = await self._indices.search("memories", namespace, body)
         return RankedPage(
             hits=await self._ranked(namespace, query, question, answer),
-            in_scope=counts[0],
-            eligible=counts[1],
+            in_scope=survey.in_scope,
+            eligible=survey.eligible,
             below=0,
         )
 
@@ -197,17 +205,16 @@ def _page(query: Query, of: Json) -> Json:
 
 def _parts(formula: Formula, question: Question, kept: Kept) -> Parts:
     """What OpenSearch computed with, put into the formula once more: naming the parts would cost it ten times that."""
-    stored = replace(kept.index, text=_stored(kept.index.text), context=_stored(kept.index.context))
-    mixed = record_of(kept, None).mixed
+    vectors = record_of(kept, None)
     cosine = None
-    if question.vector is not None and mixed is not None:
-        cosine = float(mixed.astype(np.float64) @ question.vector.astype(np.float64))
-    words = bm25(tuple(question.weights), question.weights, stored)
+    if question.vector is not None and vectors.mixed is not None:
+        cosine = float(vectors.mixed.astype(np.float64) @ question.vector.astype(np.float64))
+    words = max(_bm25(question.weights, kept.index.text), _bm25(question.weights, kept.index.context))
     return evaluate_one(formula, kept.memory, kept.index, cosine=cosine, bm25=words, now=question.now)[1]
 
 
-def _stored(impacts: dict[str, float]) -> dict[str, float]:
-    return {term: kept_impact(impact) for term, impact in impacts.items()}
+def _bm25(weights: Mapping[str, float], impacts: Mapping[str, float]) -> float:
+    return sum(weight * kept_impact(impacts[term]) for term, weight in weights.items() if term in impacts)
 
 
 def _fading(signal: Decay) -> list[str]:
