@@ -90,11 +90,9 @@ class Commits:
             except StoreUnavailable:
                 raise unknown(exc) from exc
             assert new.intent is not None
-            if found.intent is not None and found.intent.token == new.intent.token:
-                return found
-            if found.place == state.place:
-                raise
-            raise unknown(exc) from exc
+            if found.intent is None or found.intent.token != new.intent.token:
+                raise unknown(exc) from exc
+            return found
 
     async def _finish(self, namespace: str, opened: State) -> None:
         try:
