@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import pytest
@@ -146,6 +146,22 @@ async def test_indices_that_were_deleted_are_an_error_not_an_empty_memory(opense
             with pytest.raises(StoreUnavailable):
                 await store.commit(NAMESPACE, puts(record(memory("b"))))
             assert place.names() == []  # and writing has made no index by itself
+
+
+async def test_processes_that_start_at_once_make_one_place(opensearch_url: str) -> None:
+    with OpenSearchPlace(opensearch_url) as place:
+        async with AsyncExitStack() as stack:
+            stores = [await stack.enter_async_context(closing(open_store(place.store_url))) for _ in range(4)]
+            await asyncio.gather(*(store.prepare("model-a") for store in stores))
+            for number, store in enumerate(stores):
+                assert (
+                    await store.commit(NAMESPACE, puts(record(memory(str(number))), run_id=str(number))) == number + 1
+                )
+            with pytest.raises(ConfigurationError, match="model-a"):
+                await stores[0].prepare("model-b")
+        assert sorted(place.names()) == [
+            f"{place.prefix}-{index}-000001" for index in ("journal", "memories", "retrievals", "state")
+        ]
 
 
 async def test_a_full_disk_is_told_and_the_change_takes_effect_once_there_is_room(

@@ -28,11 +28,10 @@ _CONNECTIONS = 32
 
 
 class Refused(StoreUnavailable):
-    """OpenSearch answers, and refuses: `http` is its status, `said` its reason; the same again is no use."""
+    """OpenSearch answers, and refuses; `said` is its reason. The same again is no use."""
 
-    def __init__(self, detail: str, *, remedy: str, http: int, said: str) -> None:
+    def __init__(self, detail: str, *, remedy: str, said: str) -> None:
         super().__init__(detail, remedy=remedy)
-        self.http = http
         self.said = said
 
 
@@ -199,4 +198,4 @@ def explained(exc: TransportError, address: Address, timeout: float) -> StoreUna
         case _:
             detail = f"{where} refuses a request ({status}): {said}."
             remedy = "Use OpenSearch 2.19 or newer with its k-NN plugin."
-    return Refused(detail, remedy=remedy, http=status, said=said)
+    return Refused(detail, remedy=remedy, said=said)
