@@ -96,6 +96,8 @@ def opensearch_node(_opensearch: ServiceProcess | str) -> Generator[ServiceProce
     if isinstance(_opensearch, str):
         _leave_out(f"this test stops OpenSearch, and {OPENSEARCH_VARIABLE} names one that is not ours. Unset it.")
     yield _opensearch
+    # Started anew from here: a child ends with the thread that started it, and a test's threads end with the test.
+    _opensearch.kill()
     _opensearch.start(seconds=_START_SECONDS)
 
 
