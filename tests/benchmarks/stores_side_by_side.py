@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
+import msgspec
 import numpy as np
 from store import DIMENSION, changes, fill, machine, query, records
 
@@ -161,7 +162,10 @@ async def measure(size: int, rounds: int, place: str, path: Path, *, contexts: b
         print(f"  over the bare query: {ours.p50 - basis.p50:.1f} ms of {allowed:.1f} allowed")
         share = await recall(approximate, exact, asked[:50])
         kept &= share >= RECALL
-        print(f"  of the exact best {asked[0].limit}, the approximate search finds {share:.1%}")
+        wordless = await recall(approximate, exact, [msgspec.structs.replace(one, terms=()) for one in asked[:50]])
+        print(
+            f"  of the exact best {asked[0].limit}, the approximate search finds {share:.1%}; without words {wordless:.1%}"
+        )
     finally:
         for each in (sqlite, opensearch, exact, approximate, bare):
             await each.aclose()

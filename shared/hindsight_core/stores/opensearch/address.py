@@ -31,7 +31,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     shards: Annotated[int, Meta(ge=1, le=1024)] = 1
     spread: Annotated[int, Meta(ge=1, le=1023)] = 1
     ef_search: Annotated[int, Meta(ge=1, le=10_000)] = 64
-    exact_below: Annotated[int, Meta(ge=0)] = 20_000
+    exact_below: Annotated[int, Meta(ge=0)] = 50_000
     timeout: Annotated[float, Meta(gt=0)] = 30.0
     verify: bool = True
     region: str = ""

@@ -21,9 +21,11 @@ from hindsight_core.stores.opensearch.loops import PerLoop
 Value: TypeAlias = Any
 Json: TypeAlias = dict[str, Value]
 
-_REPEATS = 3
-_PAUSE = 0.05
-_BUSY = frozenset({429, 502, 503, 504})
+# Seconds before the same is asked again: of a node that is busy, and over a connection that broke.
+_WHILE_BUSY = (0.05, 0.15, 0.5, 1.5, 4.0)
+_WHILE_BROKEN = (0.05, 0.2)
+_REJECTED = 429
+_BUSY = frozenset({502, 503, 504})
 _CONNECTIONS = 32
 
 
@@ -68,20 +70,21 @@ class Connection:
     ) -> Value:
         """The answer, decoded. What is `repeatable` is sent again when the connection broke or the node is busy."""
         timeout = self.address.options.timeout
-        for attempt in range(_REPEATS):
+        attempt = 0
+        while True:
             try:
                 return await self._send(method, path, body, params)
             except TransportError as exc:
-                again = repeatable and attempt + 1 < _REPEATS and _passes(exc)
-                if not again:
+                pauses = _pauses(exc, repeatable=repeatable)
+                if attempt >= len(pauses):
                     raise explained(exc, self.address, timeout) from exc
             except (OpenSearchException, msgspec.DecodeError, UnicodeError) as exc:
                 raise StoreUnavailable(
                     f"What answers at {self.address} does not answer as OpenSearch does: {exc}.",
                     remedy="Correct the address in HINDSIGHT_STORE.",
                 ) from exc
-            await asyncio.sleep(_PAUSE * 4**attempt)
-        raise AssertionError("the last attempt answers or raises")
+            await asyncio.sleep(pauses[attempt])
+            attempt += 1
 
     async def aclose(self) -> None:
         """Close what the running loop has opened."""
@@ -134,11 +137,15 @@ def signer(address: Address) -> Callable[..., Value]:
     return AWSV4SignerAsyncAuth(credentials, address.options.region, address.options.service)
 
 
-def _passes(exc: TransportError) -> bool:
-    """Whether the same request may succeed a moment later."""
-    if isinstance(exc, ConnectionTimeout):
-        return False
-    return isinstance(exc, NotConnected) or exc.status_code in _BUSY
+def _pauses(exc: TransportError, *, repeatable: bool) -> tuple[float, ...]:
+    """How often, and when, the same request is worth another try."""
+    if exc.status_code == _REJECTED:
+        return _WHILE_BUSY  # nothing of it was done
+    if isinstance(exc, ConnectionTimeout) or not repeatable:
+        return ()
+    if isinstance(exc, NotConnected):
+        return _WHILE_BROKEN
+    return _WHILE_BUSY if exc.status_code in _BUSY else ()
 
 
 class _Cause(msgspec.Struct):
