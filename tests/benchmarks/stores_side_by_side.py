@@ -163,9 +163,7 @@ async def measure(size: int, rounds: int, place: str, path: Path, *, contexts: b
         share = await recall(approximate, exact, asked[:50])
         kept &= share >= RECALL
         wordless = await recall(approximate, exact, [msgspec.structs.replace(one, terms=()) for one in asked[:50]])
-        print(
-            f"  of the exact best {asked[0].limit}, the approximate search finds {share:.1%}; without words {wordless:.1%}"
-        )
+        print(f"  of the exact best {asked[0].limit}, the approximate finds {share:.1%}; without words {wordless:.1%}")
     finally:
         for each in (sqlite, opensearch, exact, approximate, bare):
             await each.aclose()
