@@ -113,7 +113,8 @@ class Searcher:
         )
         page = await self._store.rank(scope.namespace, query)
         ranked = list(page.hits)
-        if request.filters.status is None and as_of is None:
+        # Where the conditions kept nothing out, there is nothing pending either.
+        if request.filters.status is None and as_of is None and page.eligible < page.in_scope:
             ranked = await self._with_pending(scope.namespace, query, ranked)
         hits = await self._mark(scope, query, ranked, past=question.past or as_of is not None)
         if request.explain:

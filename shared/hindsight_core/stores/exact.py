@@ -38,14 +38,12 @@ def rank(resident: Resident, connection: sqlite3.Connection, query: Query) -> Ra
     selection = Selection(resident, connection)
     in_scope = selection.matching(query.scope, resident.rankable)
     eligible = selection.matching(query.where, resident.rankable)
+    count, everything = int(np.count_nonzero(eligible)), int(np.count_nonzero(in_scope))
+    if not count:
+        return RankedPage(hits=(), in_scope=everything, eligible=0, below=0)
     slots, scored, reached = _Race(resident, query, eligible).finish()
-    count = int(np.count_nonzero(eligible))
-    return RankedPage(
-        hits=_hits(connection, resident["row"][slots].tolist(), scored),
-        in_scope=int(np.count_nonzero(in_scope)),
-        eligible=count,
-        below=count - reached,
-    )
+    hits = _hits(connection, resident["row"][slots].tolist(), scored)
+    return RankedPage(hits=hits, in_scope=everything, eligible=count, below=count - reached)
 
 
 class _Race:
