@@ -38,11 +38,11 @@ class Call:
         self._headers = request.headers
         self._id: str = request.scope["state"]["request_id"]
 
-    def by(self, data: Request, verb: Verb) -> Caller:
+    async def by(self, data: Request, verb: Verb) -> Caller:
         """The caller of a request, let in: every handler asks before it touches the service."""
-        return self.within(data.namespace, verb)
+        return await self.within(data.namespace, verb)
 
-    def within(self, namespace: str | None, verb: Verb) -> Caller:
+    async def within(self, namespace: str | None, verb: Verb) -> Caller:
         """The caller in a namespace; None: the header's, the token's, or the default one."""
         named = namespace or self._header("Hindsight-Namespace", Namespace)
         principal = authorize(self._headers, verb, named or self._settings.namespace)
@@ -55,15 +55,15 @@ class Call:
             request_id=self._id,
         )
 
-    def among(self, items: Sequence[msgspec.Raw], verb: Verb) -> Caller:
+    async def among(self, items: Sequence[msgspec.Raw], verb: Verb) -> Caller:
         """The caller of a batch, let into every namespace that its items name."""
         for item in items:
             try:
                 named = msgspec.json.decode(item, type=_Named).namespace
             except msgspec.DecodeError:
                 continue  # the item is refused later, by itself
-            self.within(named, verb)
-        return self.within(None, verb)
+            await self.within(named, verb)
+        return await self.within(None, verb)
 
     def keyed(self, data: WriteRequest) -> WriteRequest:
         """The write with the key of the `Idempotency-Key` header, where there is one."""

@@ -32,7 +32,7 @@ async def forget_memory(
     memory_id: FromPath[str], asked: NamedDependency[ForgetOne], call: NamedDependency[Call]
 ) -> ForgetResponse:
     """Forget one memory: archive (can be restored), suppress, retract, or erase for good."""
-    caller = call.by(asked, "write")
+    caller = await call.by(asked, "write")
     # An unknown id is a 404 here, while a selection that holds nobody is an empty answer.
     await call.service.get(memory_id, asked, caller)
     fields = {name: getattr(asked, name) for name in ForgetOne.__struct_fields__}
@@ -42,7 +42,7 @@ async def forget_memory(
 @post("/v1/forget", status_code=200)
 async def forget_memories(data: JSONBody[ForgetRequest], call: NamedDependency[Call]) -> ForgetResponse:
     """Forget what ids, filters or a query select; `dry_run` only lists it, and `all` must be said."""
-    return await call.service.forget(data, call.by(data, "write"))
+    return await call.service.forget(data, await call.by(data, "write"))
 
 
 @post("/v1/memories/{memory_id:str}/restore", status_code=200)
@@ -50,25 +50,25 @@ async def restore_memory(
     memory_id: FromPath[str], data: JSONBody[RestoreRequest], call: NamedDependency[Call]
 ) -> UpdateResponse:
     """Bring a forgotten memory back."""
-    return await call.service.restore(memory_id, data, call.by(data, "write"))
+    return await call.service.restore(memory_id, data, await call.by(data, "write"))
 
 
 @get("/v1/runs", **queried(PageRequest))
 async def list_runs(asked: NamedDependency[PageRequest], call: NamedDependency[Call]) -> RunPage:
     """A page of the calls that changed memories, oldest first."""
-    return await call.service.runs(asked, call.by(asked, "read"))
+    return await call.service.runs(asked, await call.by(asked, "read"))
 
 
 @get("/v1/runs/{run_id:str}", **queried(Request))
 async def get_run(run_id: FromPath[str], asked: NamedDependency[Request], call: NamedDependency[Call]) -> RunReport:
     """One run with every change it made."""
-    return await call.service.run(run_id, asked, call.by(asked, "read"))
+    return await call.service.run(run_id, asked, await call.by(asked, "read"))
 
 
 @post("/v1/runs/{run_id:str}/undo", status_code=200)
 async def undo_run(run_id: FromPath[str], data: JSONBody[UndoRequest], call: NamedDependency[Call]) -> UndoResponse:
     """Take a whole run back, except for memories that changed since; an erasure cannot be undone."""
-    return await call.service.undo(run_id, data, call.by(data, "write"))
+    return await call.service.undo(run_id, data, await call.by(data, "write"))
 
 
 routes = [forget_memory, forget_memories, restore_memory, list_runs, get_run, undo_run]

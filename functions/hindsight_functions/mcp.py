@@ -65,7 +65,7 @@ class Endpoint:
             # No streams and no sessions here, so there is nothing to get or to delete.
             raise MethodNotAllowedException(headers={"Allow": "POST"})
         call = Call(request)
-        call.within(None, "read")
+        await call.within(None, "read")
         limit: int = request.app.state.settings.body_limit
         if (request.content_length or 0) > limit:
             raise TooLarge(f"The message is over {limit} bytes.", remedy="Send less, or raise HINDSIGHT_BODY_LIMIT.")

@@ -18,7 +18,7 @@ async def update_memory(
     memory_id: FromPath[str], data: JSONBody[UpdateRequest], call: NamedDependency[Call]
 ) -> Response[UpdateResponse]:
     """Change what is named, keep the rest; `If-Match` with an outdated version is a 409 and changes nothing."""
-    answer = await call.service.update(memory_id, call.matching(data), call.by(data, "write"))
+    answer = await call.service.update(memory_id, call.matching(data), await call.by(data, "write"))
     return Response(answer, headers={"ETag": f'"{answer.memory.version}"'})
 
 
@@ -27,7 +27,7 @@ async def resolve_memories(
     memory_id: FromPath[str], data: JSONBody[ResolveRequest], call: NamedDependency[Call]
 ) -> ResolveResponse:
     """Settle a contested pair: the path names the newer memory, `with` the older one."""
-    return await call.service.resolve(memory_id, data, call.by(data, "write"))
+    return await call.service.resolve(memory_id, data, await call.by(data, "write"))
 
 
 routes = [update_memory, resolve_memories]

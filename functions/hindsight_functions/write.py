@@ -29,7 +29,7 @@ class Batch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 @post("/v1/memories", status_code=200, opt={"also": {201: "Stored."}})
 async def write_memory(data: JSONBody[WriteRequest], call: NamedDependency[Call]) -> Response[WriteResponse]:
     """Decide what of a content or of messages is kept, and store it: 201 when something was stored, else 200."""
-    answer = await call.service.write(call.keyed(data), call.by(data, "write"))
+    answer = await call.service.write(call.keyed(data), await call.by(data, "write"))
     call.metrics.decided(answer.results)
     return Response(answer, status_code=201 if answer.stored else 200)
 
@@ -38,7 +38,7 @@ async def write_memory(data: JSONBody[WriteRequest], call: NamedDependency[Call]
 async def write_batch(data: JSONBody[Batch], call: NamedDependency[Call]) -> BatchResponse:
     """Up to 500 writes, each stored or refused by itself."""
     call.unkeyed()
-    answer = await call.service.write_batch(data.items, call.among(data.items, "write"))
+    answer = await call.service.write_batch(data.items, await call.among(data.items, "write"))
     for item in answer.results:
         call.metrics.decided(item.decisions or ())
     return answer
@@ -51,7 +51,7 @@ async def import_lines(
     """Store up to 500 lines of an export as they are, ids kept; those that exist are left alone."""
     if request.content_type[0] not in {LINES, "application/jsonl"}:
         raise UnsupportedMedia(f"Content-Type is {request.content_type[0]!r}.", remedy="Send application/x-ndjson.")
-    caller = call.by(asked, "write")
+    caller = await call.by(asked, "write")
     return await call.service.import_lines(body.splitlines(), caller, asked.namespace)
 
 

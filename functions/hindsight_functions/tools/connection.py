@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 import msgspec
@@ -61,43 +61,45 @@ class Meter(Protocol):
 class ServiceMemories:
     """A started service; `allow` lets a call in and says who it is, and is asked before the service is touched."""
 
-    def __init__(self, service: MemoryService, allow: Callable[[Verb], Caller], meter: Meter | None = None) -> None:
+    def __init__(
+        self, service: MemoryService, allow: Callable[[Verb], Awaitable[Caller]], meter: Meter | None = None
+    ) -> None:
         self._service = service
         self._allow = allow
         self._meter = meter
 
     async def write(self, request: WriteRequest) -> WriteResponse:
-        answer = await self._service.write(request, self._allow("write"))
+        answer = await self._service.write(request, await self._allow("write"))
         if self._meter is not None:
             self._meter.decided(answer.results)
         return answer
 
     async def search(self, request: SearchRequest) -> SearchResponse:
-        answer = await self._service.search(request, self._allow("read"))
+        answer = await self._service.search(request, await self._allow("read"))
         if self._meter is not None:
             self._meter.searched(found=bool(answer.hits), degraded=answer.degraded is not None)
         return answer
 
     async def context(self, request: ContextRequest) -> ContextBlock:
-        return await self._service.context(request, self._allow("read"))
+        return await self._service.context(request, await self._allow("read"))
 
     async def list_memories(self, request: ListRequest) -> MemoryPage:
-        return await self._service.list_memories(request, self._allow("read"))
+        return await self._service.list_memories(request, await self._allow("read"))
 
     async def get(self, memory_id: str, request: Request) -> Memory:
-        return await self._service.get(memory_id, request, self._allow("read"))
+        return await self._service.get(memory_id, request, await self._allow("read"))
 
     async def history(self, memory_id: str, request: Request) -> History:
-        return await self._service.history(memory_id, request, self._allow("read"))
+        return await self._service.history(memory_id, request, await self._allow("read"))
 
     async def update(self, memory_id: str, request: UpdateRequest) -> UpdateResponse:
-        return await self._service.update(memory_id, request, self._allow("write"))
+        return await self._service.update(memory_id, request, await self._allow("write"))
 
     async def resolve(self, memory_id: str, request: ResolveRequest) -> ResolveResponse:
-        return await self._service.resolve(memory_id, request, self._allow("write"))
+        return await self._service.resolve(memory_id, request, await self._allow("write"))
 
     async def forget(self, request: ForgetRequest) -> ForgetResponse:
-        return await self._service.forget(request, self._allow("write"))
+        return await self._service.forget(request, await self._allow("write"))
 
 
 class Connection(msgspec.Struct, frozen=True, kw_only=True):

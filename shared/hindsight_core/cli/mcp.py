@@ -76,7 +76,7 @@ async def _memories(url: str | None, store: str | None, namespace: str | None) -
 
     settings = load(os.environ, data_dir=data_dir(), store=store, namespace=namespace)
 
-    def allow(verb: Verb) -> Caller:
+    async def allow(verb: Verb) -> Caller:
         del verb  # whoever starts the process owns the store it names
         now = datetime.now(UTC)
         return Caller(
