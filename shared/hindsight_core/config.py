@@ -56,6 +56,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             description="MiB for the embedded store's vectors and postings; least used namespaces go first.",
         ),
     ] = 1024
+    redis: Annotated[
+        str,
+        Meta(description="What processes share: `redis://HOST:PORT/DB`, `rediss://…` or `embedded`; empty: nothing."),
+    ] = ""
+    redis_timeout: Annotated[
+        float, Meta(gt=0, le=60, description="Seconds before a call to Redis is given up; everything goes on without.")
+    ] = 0.5
     retrieval_log: Annotated[bool, Meta(description="Whether searches are logged for replay.")] = True
     body_limit: Annotated[int, Meta(ge=1024, description="Largest request body in bytes.")] = 1_048_576
     log_level: Annotated[

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from hindsight_core import cursors
+from hindsight_core.cache import Cache, open_cache
 from hindsight_core.caller import Caller, instant, millis
 from hindsight_core.config import Settings
 from hindsight_core.decoding import decode
@@ -86,7 +87,10 @@ class MemoryService:
     One instance serves any number of concurrent calls on one event loop.
     """
 
-    def __init__(self, store: MemoryStore, embedder: Embedder | None, settings: Settings) -> None:
+    def __init__(
+        self, store: MemoryStore, embedder: Embedder | None, settings: Settings, cache: Cache | None = None
+    ) -> None:
+        self.cache = cache or open_cache()
         self._store = store
         self._embedder = embedder
         self._settings = settings
@@ -106,6 +110,7 @@ class MemoryService:
         is calibrated while starting must answer now (`ProviderUnavailable`); a pinned one may be down: searches then
         go on by words alone.
         """
+        await self.cache.start()
         identity = None
         if self._embedder is not None:
             try:
@@ -129,6 +134,7 @@ class MemoryService:
         await self._store.aclose()
         if self._embedder is not None:
             await self._embedder.aclose()
+        await self.cache.aclose()
 
     async def ready(self) -> Readiness:
         """Whether the store and the embedder answer; without the embedder searches go on by words alone."""
@@ -143,6 +149,8 @@ class MemoryService:
                 components.append(Component(name="embedder", status="degraded", detail=exc.detail, remedy=exc.remedy))
             else:
                 components.append(Component(name="embedder", status="ok", detail=self._embedder.identity.name))
+        if self._settings.redis:
+            components.append(await self.cache.check())
         return Readiness(
             ready=all(component.status != "down" for component in components), components=tuple(components)
         )
@@ -383,6 +391,7 @@ def open_service(settings: Settings, *, embedder: bool = True) -> MemoryService:
         if embedder
         else None,
         settings,
+        open_cache(settings.redis, timeout=settings.redis_timeout),
     )
 
 

@@ -11,12 +11,12 @@ from weakref import WeakValueDictionary
 from msgspec.structs import replace
 
 from hindsight_core.errors import Conflict, StoreUnavailable
+from hindsight_core.loops import PerLoop
 from hindsight_core.stores import ChangeSet
 from hindsight_core.stores.opensearch.dimensions import Dimensions
 from hindsight_core.stores.opensearch.heads import Heads, Intent, State
 from hindsight_core.stores.opensearch.indices import Indices
 from hindsight_core.stores.opensearch.intents import Intents
-from hindsight_core.stores.opensearch.loops import PerLoop
 from hindsight_core.stores.opensearch.plans import Planner
 
 _ATTEMPTS = 10

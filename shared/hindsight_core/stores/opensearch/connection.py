@@ -14,8 +14,8 @@ from opensearchpy.exceptions import ConnectionTimeout, OpenSearchException, Tran
 from opensearchpy.serializer import Serializer
 
 from hindsight_core.errors import ConfigurationError, MissingExtra, StoreUnavailable
+from hindsight_core.loops import PerLoop
 from hindsight_core.stores.opensearch.address import Address
-from hindsight_core.stores.opensearch.loops import PerLoop
 
 # What travels as JSON, either way; what an answer holds is known where it was asked for.
 Value: TypeAlias = Any

@@ -9,8 +9,8 @@ from typing import Any, Literal
 import msgspec
 
 from hindsight_core.errors import StoreUnavailable
+from hindsight_core.loops import PerLoop
 from hindsight_core.stores.opensearch.connection import Connection, Json, Value, reason
-from hindsight_core.stores.opensearch.loops import PerLoop
 from hindsight_core.stores.opensearch.mapping import INDICES, Index, alias
 
 # What one request may weigh, in bytes: a body above 1 MB would hold up the event loop while it is sent.

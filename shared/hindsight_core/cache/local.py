@@ -1,0 +1,108 @@
+"""The cache of one process: the default, and what claims and rates fall back to while a server is gone."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+from hindsight_core.cache import VALUE_BYTES, Allowance, Rate, rates
+from hindsight_core.responses import Component
+
+_OVERHEAD = 200  # bytes that a name and its place cost beside the value
+_SWEEP_FROM = 1024
+
+
+class LocalCache:
+    """See `Cache`. The least recently used values go first; no verb waits, so each is one atomic step."""
+
+    trouble: str | None = None
+
+    def __init__(self, *, value_bytes: int = VALUE_BYTES, clock: Callable[[], float] = time.monotonic) -> None:
+        self._room = value_bytes
+        self._clock = clock
+        self._values: OrderedDict[str, tuple[bytes, float]] = OrderedDict()
+        self._size = 0
+        self._claims: dict[str, tuple[str, float]] = {}
+        self._full_at: dict[str, float] = {}
+        self._sweep_at = _SWEEP_FROM
+
+    async def start(self) -> None:
+        return
+
+    async def get(self, names: Sequence[str]) -> list[bytes | None]:
+        return [self._get(name) for name in names]
+
+    def _get(self, name: str) -> bytes | None:
+        value, until = self._values.get(name, (None, 0.0))
+        if value is None:
+            return None
+        if until <= self._clock():
+            self._drop(name)
+            return None
+        self._values.move_to_end(name)
+        return value
+
+    async def put(self, values: Mapping[str, bytes], ttl: float) -> None:
+        until = self._clock() + ttl
+        for name, value in values.items():
+            self._drop(name)
+            self._values[name] = value, until
+            self._size += len(value) + _OVERHEAD
+        while self._size > self._room:
+            self._drop(next(iter(self._values)))
+
+    async def delete(self, names: Collection[str]) -> bool:
+        for name in names:
+            self._drop(name)
+        return True
+
+    def _drop(self, name: str) -> None:
+        value, _ = self._values.pop(name, (None, 0.0))
+        if value is not None:
+            self._size -= len(value) + _OVERHEAD
+
+    async def claim(self, name: str, owner: str, ttl: float) -> bool:
+        if self._holder(name) is not None:
+            return False
+        return self._hold(name, owner, ttl)
+
+    async def renew(self, name: str, owner: str, ttl: float) -> bool:
+        return self._holder(name) in {None, owner} and self._hold(name, owner, ttl)
+
+    async def release(self, name: str, owner: str) -> bool:
+        if self._holder(name) != owner:
+            return False
+        del self._claims[name]
+        return True
+
+    def _holder(self, name: str) -> str | None:
+        owner, until = self._claims.get(name, (None, 0.0))
+        return owner if until > self._clock() else None
+
+    def _hold(self, name: str, owner: str, ttl: float) -> bool:
+        self._sweep()
+        self._claims[name] = owner, self._clock() + ttl
+        return True
+
+    async def take(self, name: str, rate: Rate, cost: int = 1) -> Allowance:
+        rates.check(rate, cost)
+        self._sweep()
+        now = self._clock()
+        self._full_at[name], allowed = rates.take(self._full_at.get(name, now), now, rate, cost)
+        return allowed
+
+    def _sweep(self) -> None:
+        """Forget what has lapsed, each time that twice as much is held as the last time held on to."""
+        if len(self._claims) + len(self._full_at) < self._sweep_at:
+            return
+        now = self._clock()
+        self._claims = {name: held for name, held in self._claims.items() if held[1] > now}
+        self._full_at = {name: at for name, at in self._full_at.items() if at > now}
+        self._sweep_at = max(_SWEEP_FROM, 2 * (len(self._claims) + len(self._full_at)))
+
+    async def check(self) -> Component:
+        return Component(name="cache", status="ok", detail="in this process")
+
+    async def aclose(self) -> None:
+        return

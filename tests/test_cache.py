@@ -1,0 +1,501 @@
+"""The cache's contract, over every adapter; and what the one in Redis does while Redis fails."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from uuid import uuid4
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from localstack.service import ServiceProcess, free_port
+from redis.asyncio import Redis
+
+from hindsight_core.cache import Cache, Rate, open_cache, rates
+from hindsight_core.cache.claims import claimed
+from hindsight_core.cache.local import LocalCache
+from hindsight_core.cache.redis import RedisCache, parse
+from hindsight_core.errors import ConfigurationError
+
+HOUR = 3600.0
+SLOW = Rate(burst=3, per_second=1 / HOUR)
+
+
+@pytest.fixture(params=["local", "redis", "embedded"])
+async def cache(request: pytest.FixtureRequest) -> AsyncGenerator[Cache]:
+    match request.param:
+        case "redis":
+            cache = open_cache(request.getfixturevalue("redis_url"), timeout=10.0)
+        case "embedded":
+            cache = open_cache("embedded", timeout=10.0)
+        case _:
+            cache = open_cache()
+    await cache.start()
+    yield cache
+    await cache.aclose()
+
+
+@pytest.fixture
+def name() -> str:
+    """A name that no other test uses."""
+    return f"名 {uuid4()}"
+
+
+@pytest.fixture
+async def redis(redis_url: str) -> AsyncGenerator[Redis]:
+    """A client of the test's own, to look at what lies there and to spoil it."""
+    async with Redis.from_url(redis_url) as client:
+        yield client
+
+
+@pytest.fixture
+async def fragile(redis_server: ServiceProcess) -> AsyncGenerator[RedisCache]:
+    """A cache whose Redis the test may stop; it asks again with every call."""
+    cache = RedisCache(parse(redis_server.url), timeout=10.0, clock=asks_at_once())
+    await cache.start()
+    yield cache
+    await cache.aclose()
+
+
+class asks_at_once:  # noqa: N801 (reads as what it does)
+    """A clock on which so much time passes between two looks that a failure is always long ago."""
+
+    def __init__(self) -> None:
+        self._now = 0.0
+
+    def __call__(self) -> float:
+        self._now += 2.0
+        return self._now
+
+
+async def until(holds: Callable[[], Awaitable[bool]]) -> None:
+    """Waits for what only passing time brings about."""
+    async with asyncio.timeout(10):
+        while not await holds():  # noqa: ASYNC110 (nothing tells of it)
+            await asyncio.sleep(0.001)
+
+
+# Values
+
+
+async def test_values_come_back_in_the_order_asked_for(cache, name):
+    await cache.put({f"{name}/a": b"1", f"{name}/b": bytes(range(256))}, HOUR)
+    assert await cache.get([f"{name}/b", f"{name}/none", f"{name}/a"]) == [bytes(range(256)), None, b"1"]
+    assert await cache.get([]) == []
+
+
+async def test_the_last_value_counts(cache, name):
+    await cache.put({name: b"first"}, HOUR)
+    await cache.put({name: b"second"}, HOUR)
+    assert await cache.get([name]) == [b"second"]
+
+
+async def test_a_deleted_value_is_gone(cache, name):
+    await cache.put({name: b"x", f"{name}/other": b"y"}, HOUR)
+    assert await cache.delete([name, f"{name}/never"]) is True
+    assert await cache.delete([]) is True
+    assert await cache.get([name, f"{name}/other"]) == [None, b"y"]
+
+
+async def test_a_value_lapses(cache, name):
+    await cache.put({name: b"x"}, 0.002)
+
+    async def gone() -> bool:
+        return await cache.get([name]) == [None]
+
+    await until(gone)
+
+
+# Claims
+
+
+async def test_a_claim_is_one_owners_alone(cache, name):
+    assert await cache.claim(name, "ana", HOUR) is True
+    assert await cache.claim(name, "ben", HOUR) is False
+    assert await cache.claim(name, "ana", HOUR) is False
+    assert await cache.claim(f"{name}/other", "ben", HOUR) is True
+
+
+async def test_only_its_owner_gives_a_claim_up(cache, name):
+    await cache.claim(name, "ana", HOUR)
+    assert await cache.release(name, "ben") is False
+    assert await cache.claim(name, "ben", HOUR) is False
+    assert await cache.release(name, "ana") is True
+    assert await cache.release(name, "ana") is False
+    assert await cache.claim(name, "ben", HOUR) is True
+
+
+async def test_a_claim_lapses_unless_it_is_renewed(cache, name):
+    await cache.claim(name, "ana", 0.002)
+    await until(lambda: cache.claim(name, "ben", HOUR))
+    assert await cache.renew(name, "ana", HOUR) is False
+    assert await cache.release(name, "ana") is False
+
+
+async def test_renewing_lengthens_a_claim_and_takes_what_nobody_holds(cache, name):
+    assert await cache.renew(name, "ana", 0.002) is True
+    assert await cache.renew(name, "ana", HOUR) is True
+    assert await cache.claim(name, "ben", HOUR) is False
+
+
+async def test_of_many_who_claim_at_once_one_succeeds(cache, name):
+    assert sum(await asyncio.gather(*(cache.claim(name, f"owner {i}", HOUR) for i in range(50)))) == 1
+
+
+async def test_a_claim_a_rate_and_a_value_may_have_one_name(cache, name):
+    await cache.put({name: b"x"}, HOUR)
+    assert await cache.claim(name, "ana", HOUR)
+    assert (await cache.take(name, SLOW)).allowed
+    assert await cache.get([name]) == [b"x"]
+
+
+async def test_a_lock_is_held_while_its_block_runs_and_free_afterwards(cache, name):
+    async with claimed(cache, name, "ana", ttl=HOUR) as held:
+        assert held is not None
+        async with claimed(cache, name, "ben", ttl=HOUR) as second:
+            assert second is None
+    assert await cache.claim(name, "ben", HOUR)
+
+
+async def test_a_lock_is_given_up_when_its_block_fails(cache, name):
+    with pytest.raises(RuntimeError, match="in the middle"):
+        async with claimed(cache, name, "ana", ttl=HOUR):
+            raise RuntimeError("in the middle")
+    assert await cache.claim(name, "ben", HOUR)
+
+
+async def test_a_lock_outlives_its_time_while_its_block_runs(cache, name):
+    ttl = 0.3
+    async with claimed(cache, name, "ana", ttl=ttl) as held:
+        await asyncio.sleep(2 * ttl)
+        assert await cache.claim(name, "ben", HOUR) is False
+    assert held is not None
+    assert not held.lost
+
+
+async def test_a_lock_that_another_took_says_so(cache, name):
+    async with claimed(cache, name, "ana", ttl=0.03) as held:
+        await cache.release(name, "ana")
+        await cache.claim(name, "ben", HOUR)
+
+        async def lost() -> bool:
+            return held.lost
+
+        await until(lost)
+    assert await cache.claim(name, "carl", HOUR) is False  # it was not released for ben
+
+
+# Rates
+
+
+async def test_a_burst_is_allowed_and_what_follows_waits(cache, name):
+    found = [await cache.take(name, SLOW) for _ in range(4)]
+    assert [one.allowed for one in found] == [True, True, True, False]
+    assert [one.remaining for one in found] == [2, 1, 0, 0]
+    assert [one.retry_after for one in found[:3]] == [0.0, 0.0, 0.0]
+    assert found[3].retry_after == pytest.approx(HOUR, abs=60)
+    assert (await cache.take(f"{name}/other", SLOW)).allowed
+
+
+async def test_what_is_refused_is_not_counted(cache, name):
+    assert (await cache.take(name, SLOW, 2)).remaining == 1
+    assert not (await cache.take(name, SLOW, 2)).allowed
+    assert (await cache.take(name, SLOW)).allowed
+
+
+async def test_a_bucket_fills_again(cache, name):
+    fast = Rate(burst=1, per_second=200)
+
+    async def allowed() -> bool:
+        return (await cache.take(name, fast)).allowed
+
+    for _ in range(5):
+        await until(allowed)
+
+
+async def test_of_many_at_once_no_more_than_the_burst_are_allowed(cache, name):
+    found = await asyncio.gather(*(cache.take(name, SLOW) for _ in range(50)))
+    assert sum(one.allowed for one in found) == 3
+
+
+async def test_a_narrower_rate_holds_at_once(cache, name):
+    """A rate that is changed while its bucket is far from full does not lock anybody out for longer than its own."""
+    for _ in range(3):
+        await cache.take(name, SLOW)
+    refused = await cache.take(name, Rate(burst=1, per_second=0.5))
+    assert not refused.allowed
+    assert refused.retry_after <= 2.0
+
+
+@pytest.mark.parametrize("cost", [0, -1, 4])
+async def test_a_cost_that_can_never_be_allowed_is_an_error_of_the_program(cache, name, cost):
+    with pytest.raises(ValueError, match="never allowed by a burst of 3"):
+        await cache.take(name, SLOW, cost)
+
+
+@pytest.mark.parametrize(("burst", "per_second"), [(0, 1.0), (1, 0.0), (1, -1.0), (1, float("nan"))])
+def test_a_rate_that_allows_nothing_is_an_error(burst, per_second):
+    with pytest.raises(ConfigurationError):
+        Rate(burst=burst, per_second=per_second)
+
+
+@given(
+    st.integers(1, 20),
+    st.floats(0.1, 50),
+    st.lists(st.tuples(st.floats(0, 3), st.integers(1, 20)), min_size=1, max_size=60),
+)
+def test_no_more_is_ever_allowed_than_burst_and_rate_give(burst, per_second, asked):
+    rate, now, full_at, allowed = Rate(burst=burst, per_second=per_second), 0.0, 0.0, 0
+    for pause, cost in asked:
+        now += pause
+        full_at, found = rates.take(full_at, now, rate, min(cost, burst))
+        allowed += min(cost, burst) if found.allowed else 0
+        assert allowed <= burst + per_second * now + 1e-6
+        assert 0 <= found.remaining <= burst
+        if not found.allowed:
+            again, later = rates.take(full_at, now + found.retry_after + 1e-9, rate, min(cost, burst))
+            assert later.allowed
+            assert again >= full_at
+
+
+# The cache of a process
+
+
+async def test_the_values_used_longest_ago_make_room():
+    cache = LocalCache(value_bytes=3 * (1000 + 200))
+    for value in ("a", "b", "c"):
+        await cache.put({value: bytes(1000)}, HOUR)
+    await cache.get(["a"])
+    await cache.put({"d": bytes(1000)}, HOUR)
+    assert [value is not None for value in await cache.get(["a", "b", "c", "d"])] == [True, False, True, True]
+
+
+async def test_a_value_larger_than_the_room_is_not_kept():
+    cache = LocalCache(value_bytes=1000)
+    await cache.put({"large": bytes(2000)}, HOUR)
+    assert await cache.get(["large"]) == [None]
+
+
+async def test_claims_and_rates_that_lapsed_are_forgotten():
+    clock = asks_at_once()
+    cache = LocalCache(clock=clock)
+    for i in range(3000):
+        await cache.claim(f"claim {i}", "ana", 1.0)
+        await cache.take(f"rate {i}", Rate(burst=1, per_second=1))
+    assert len(cache._claims) + len(cache._full_at) <= 1025
+
+
+# Redis
+
+
+async def test_everything_in_redis_has_a_lifetime(redis_url, redis, name):
+    cache = open_cache(redis_url, timeout=10.0)
+    await cache.put({name: b"x"}, HOUR)
+    await cache.claim(name, "ana", HOUR)
+    await cache.renew(name, "ana", HOUR)
+    await cache.take(name, SLOW)
+    keys = [key async for key in redis.scan_iter(match=f"hindsight:*{name}")]
+    assert len(keys) == 3
+    assert all([0 < await redis.ttl(key) <= HOUR + 1 for key in keys])
+    await cache.aclose()
+
+
+async def test_two_caches_on_one_redis_share_everything(redis_url, name):
+    one, other = open_cache(redis_url, timeout=10.0), open_cache(redis_url, timeout=10.0)
+    await one.put({name: b"x"}, HOUR)
+    assert await other.get([name]) == [b"x"]
+    assert await one.claim(name, "ana", HOUR)
+    assert not await other.claim(name, "ben", HOUR)
+    assert [(await cache.take(name, SLOW)).allowed for cache in (one, other, one, other)] == [True, True, True, False]
+    await one.aclose()
+    await other.aclose()
+
+
+async def test_one_cache_serves_several_event_loops(redis_url, name):
+    cache = open_cache(redis_url, timeout=10.0)
+    await cache.put({name: b"x"}, HOUR)
+
+    async def elsewhere() -> list[bytes | None]:
+        try:
+            return await cache.get([name])
+        finally:
+            await cache.aclose()
+
+    assert await asyncio.to_thread(asyncio.run, elsewhere()) == [b"x"]
+    assert await cache.get([name]) == [b"x"]
+    await cache.aclose()
+
+
+async def test_garbage_in_redis_is_a_miss(redis_url, redis, name):
+    cache = open_cache(redis_url, timeout=10.0)
+    for kind in ("value", "rate"):
+        await redis.rpush(f"hindsight:{kind}:{name}", "a", "b")
+    await redis.set(f"hindsight:rate:{name}/text", "not a number")
+    assert await cache.get([name]) == [None]
+    assert (await cache.take(name, SLOW)).remaining == 2
+    assert (await cache.take(f"{name}/text", SLOW)).remaining == 2
+    assert cache.trouble is None
+    await cache.put({name: b"x"}, HOUR)
+    assert await cache.get([name]) == [b"x"]
+    await cache.aclose()
+
+
+async def test_without_redis_every_verb_goes_on(fragile, redis_server, name):
+    redis_server.kill()
+    assert await fragile.get([name, name]) == [None, None]
+    await fragile.put({name: b"x"}, HOUR)
+    assert await fragile.delete([name]) is False
+    assert await fragile.claim(name, "ana", HOUR) is True
+    assert await fragile.claim(name, "ben", HOUR) is False
+    assert await fragile.renew(name, "ana", HOUR) is True
+    assert await fragile.release(name, "ana") is True
+    assert [(await fragile.take(name, SLOW)).allowed for _ in range(4)] == [True, True, True, False]
+    assert str(fragile.address) in fragile.trouble
+    assert (await fragile.check()).status == "degraded"
+
+
+async def test_when_redis_is_back_it_is_used_again(fragile, redis_server, name, caplog):
+    caplog.set_level(logging.INFO, "hindsight.cache")
+    redis_server.kill()
+    for _ in range(5):
+        await fragile.put({name: b"x"}, HOUR)
+        await fragile.get([name])
+    redis_server.start()
+    await fragile.put({name: b"y"}, HOUR)
+    assert await fragile.get([name]) == [b"y"]
+    assert fragile.trouble is None
+    assert (await fragile.check()).status == "ok"
+    assert [record.message for record in caplog.records] == ["cache.degraded", "cache.recovered"]
+
+
+async def test_what_could_not_be_deleted_is_deleted_when_redis_is_back(fragile, redis_server, name):
+    """As after a broken network: what was there is there still."""
+    await fragile.delete([name])
+    redis_server.kill()
+    assert await fragile.delete([name]) is False
+    redis_server.start()
+    async with Redis.from_url(redis_server.url) as client:
+        await client.set(f"hindsight:value:{name}", b"erased text")
+        await fragile.get(["anything"])
+        assert await client.get(f"hindsight:value:{name}") is None
+
+
+async def test_a_lock_survives_a_restart_of_redis(fragile, redis_server, name):
+    async with claimed(fragile, name, "ana", ttl=0.3) as held:
+        redis_server.kill()
+        redis_server.start()
+        assert await fragile.renew(name, "ana", HOUR) is True
+        assert await fragile.claim(name, "ben", HOUR) is False
+    assert held is not None
+    assert not held.lost
+
+
+async def test_a_redis_that_hangs_costs_its_timeout_once(redis_url, name):
+    """It accepts and says nothing; the second call does not wait at all."""
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        cache = RedisCache(parse(f"redis://127.0.0.1:{mute.getsockname()[1]}"), timeout=0.05, clock=lambda: 0.0)
+        assert await cache.get([name]) == [None]
+        assert cache.trouble is not None
+        assert "did not answer within 0.05 s" in cache.trouble
+        mute.close()
+        assert await cache.get([name]) == [None]
+        assert "did not answer" in cache.trouble  # a refused connection would say so
+        await cache.aclose()
+
+
+async def test_what_is_no_redis_is_as_good_as_none(name):
+    async def web(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readline()
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        await writer.drain()
+        writer.close()
+        await writer.wait_closed()
+
+    async with await asyncio.start_server(web, "127.0.0.1", 0) as server:
+        cache = RedisCache(parse(f"redis://127.0.0.1:{server.sockets[0].getsockname()[1]}"), timeout=10.0)
+        assert await cache.get([name]) == [None]
+        assert cache.trouble is not None
+        await cache.aclose()
+
+
+async def test_a_full_redis_still_gives_what_it_has(redis_server, name):
+    """It refuses to keep more, and says so; reads go on, claims and rates are kept here."""
+    cache = open_cache(redis_server.url, timeout=10.0)
+    await cache.put({f"{name}/before": b"x"}, HOUR)
+    async with Redis.from_url(redis_server.url) as client:
+        await client.config_set("maxmemory", "1")
+        await cache.put({name: b"y"}, HOUR)
+        assert await cache.get([f"{name}/before", name]) == [b"x", None]
+        assert await cache.claim(name, "ana", HOUR)
+        assert not await cache.claim(name, "ben", HOUR)
+        assert (await cache.take(name, SLOW)).allowed
+        assert "refuses to put" in (cache.trouble or "")
+        assert (await cache.check()).status == "degraded"
+        await client.config_set("maxmemory", "0")
+    assert (await cache.check()).status == "ok"
+    await cache.put({name: b"y"}, HOUR)
+    assert await cache.get([name]) == [b"y"]
+    await cache.aclose()
+
+
+async def test_a_wrong_password_is_told_without_it(redis_server):
+    async with Redis.from_url(redis_server.url) as client:
+        await client.config_set("requirepass", "right")
+        cache = open_cache(redis_server.url.replace("//", "//:wrong@"), timeout=10.0)
+        await cache.start()
+        found = await cache.check()
+        await client.config_set("requirepass", "")
+    assert found.status == "degraded"
+    assert "refuses user or password" in found.detail
+    assert "wrong" not in f"{found}"
+    await cache.aclose()
+
+
+async def test_a_start_without_redis_tells_host_port_and_setting_and_goes_on(caplog, name):
+    port = free_port()
+    cache = RedisCache(parse(f"redis://127.0.0.1:{port}"), timeout=10.0, attempts=3, pause=0.0)
+    await cache.start()
+    await cache._connecting
+    (event,) = [record for record in caplog.records if record.message == "cache.unreachable"]
+    assert (event.setting, event.host, event.port, event.attempts) == ("HINDSIGHT_REDIS", "127.0.0.1", port, 3)
+    assert await cache.claim(name, "ana", HOUR)
+    await cache.aclose()
+
+
+async def test_a_redis_that_starts_late_is_found(redis_server, name):
+    redis_server.kill()
+    cache = RedisCache(parse(redis_server.url), timeout=10.0, attempts=1000, pause=0.01)
+    await cache.start()
+    assert cache.trouble is not None
+    redis_server.start()
+    await cache._connecting
+    assert cache.trouble is None
+    await cache.aclose()
+
+
+# URLs
+
+
+@pytest.mark.parametrize(
+    ("url", "fault"),
+    [
+        ("http://host", "scheme 'http'"),
+        ("redis://", "names no host"),
+        ("redis://host:port", "port"),
+        ("redis://host/memories", "'memories' is no number"),
+        ("redis-host:6379", "scheme"),
+        ("redis://host?decode_responses=true", "option 'decode_responses'"),
+    ],
+)
+def test_a_wrong_url_is_an_error_that_names_the_setting(url, fault):
+    with pytest.raises(ConfigurationError, match=rf"HINDSIGHT_REDIS: .*{fault}"):
+        open_cache(url)
+
+
+def test_an_address_is_told_without_its_password():
+    address = parse("rediss://ana:s%20cret@cache.example:6380/1")
+    assert str(address) == "cache.example:6380"
+    assert "cret" not in f"{address}"
