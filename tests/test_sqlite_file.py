@@ -197,6 +197,17 @@ async def test_a_damaged_file_is_an_outage_that_says_so(tmp_path: Path) -> None:
     await store.aclose()
 
 
+async def test_a_file_that_is_overwritten_under_way_is_an_outage_not_a_wrong_setting(tmp_path: Path) -> None:
+    path = tmp_path / "hindsight.db"
+    store = SqliteStore(path)
+    await store.commit(NAMESPACE, puts(record(memory("a"))))
+    for file in (path, path.with_name(path.name + "-wal")):
+        file.write_bytes(b"this is not a database" * 1000)
+    with pytest.raises(StoreUnavailable, match="not a database"):
+        await store.get(NAMESPACE, ["a"])
+    await store.aclose()
+
+
 async def test_a_memory_that_cannot_be_read_is_an_outage_that_says_so(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "hindsight.db")
     await store.commit(NAMESPACE, puts(record(memory("a"))))

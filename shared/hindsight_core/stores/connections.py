@@ -154,7 +154,11 @@ class Connections:
         try:
             yield
         except sqlite3.Error as exc:
-            raise self._explain(exc) from exc
+            explained = self._explain(exc)
+            if self._created and isinstance(explained, ConfigurationError):
+                # The settings were right when the file was opened: something has happened to it since.
+                explained = StoreUnavailable(explained.detail, remedy=explained.remedy)
+            raise explained from exc
         except msgspec.MsgspecError as exc:
             raise StoreUnavailable(f"{self._path} holds what cannot be read: {exc}.", remedy=_DAMAGE_REMEDY) from exc
 
