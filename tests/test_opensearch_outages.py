@@ -17,6 +17,7 @@ from hindsight_core.stores import ChangeSet, MemoryStore, open_store
 from hindsight_core.stores.opensearch.address import parse
 from hindsight_core.stores.opensearch.connection import Connection
 from hindsight_core.stores.opensearch.indices import Indices
+from hindsight_core.stores.opensearch.loops import both
 from hindsight_core.stores.opensearch.preparation import Preparation
 from hindsight_core.stores.opensearch.store import OpenSearchStore
 from opensearch_place import OpenSearchPlace
@@ -99,6 +100,33 @@ async def test_what_never_answers_is_given_up_after_the_timeout() -> None:
             assert "0.2 s" in answer.detail
         assert time.monotonic() - began < 5.0
         over.set()
+
+
+async def test_when_one_of_two_requests_fails_the_other_is_over_before_that_is_said() -> None:
+    over = asyncio.Event()
+
+    async def fails() -> None:
+        await asyncio.sleep(0)
+        raise StoreUnavailable("It is away.")
+
+    async def waits() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            over.set()
+
+    with pytest.raises(StoreUnavailable, match="away"):
+        await both(waits(), fails())
+    assert over.is_set()
+
+
+async def test_a_closed_store_says_so(opensearch_place: OpenSearchPlace) -> None:
+    store = open_store(opensearch_place.store_url)
+    await store.aclose()
+    await store.aclose()
+    for answer in await every_reading_verb(store):
+        assert isinstance(answer, StoreUnavailable)
+        assert "closed" in answer.detail
 
 
 async def test_what_answers_but_is_no_openSearch_is_told_apart() -> None:  # noqa: N802

@@ -1,13 +1,15 @@
-"""One of something for each event loop: clients and locks must not be shared between loops."""
+"""One of something for each event loop, which must not be shared between loops; and several things at once in one."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Generic, TypeVar
+from collections.abc import Callable, Coroutine
+from typing import Any, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
 T = TypeVar("T")
+A = TypeVar("A")
+B = TypeVar("B")
 
 
 class PerLoop(Generic[T]):
@@ -27,3 +29,16 @@ class PerLoop(Generic[T]):
     def pop(self) -> T | None:
         """The running loop's own, which is forgotten; None if there is none."""
         return self._made.pop(asyncio.get_running_loop(), None)
+
+
+async def both(one: Coroutine[Any, Any, A], other: Coroutine[Any, Any, B]) -> tuple[A, B]:
+    """The answers of both, at the same time. When one fails, the other is over too before the failure is raised."""
+    tasks = asyncio.create_task(one), asyncio.create_task(other)
+    try:
+        # `gather` alone would leave the other one running, unknown to everybody.
+        return await asyncio.gather(*tasks)
+    except BaseException:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        raise

@@ -6,6 +6,7 @@ import asyncio
 import base64
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias, cast
+from weakref import WeakSet
 
 import msgspec
 from opensearchpy import AsyncHttpConnection, AsyncOpenSearch
@@ -58,6 +59,7 @@ class Connection:
     def __init__(self, address: Address) -> None:
         self.address = address
         self._clients: PerLoop[AsyncOpenSearch] = PerLoop(self._open)
+        self._closed: WeakSet[asyncio.AbstractEventLoop] = WeakSet()
 
     async def request(
         self,
@@ -87,7 +89,8 @@ class Connection:
             attempt += 1
 
     async def aclose(self) -> None:
-        """Close what the running loop has opened."""
+        """Close what the running loop has opened; what it still has under way fails rather than open it again."""
+        self._closed.add(asyncio.get_running_loop())
         client = self._clients.pop()
         if client is not None:
             await client.close()
@@ -96,6 +99,8 @@ class Connection:
         self, method: str, path: str, body: bytes | Json | None, params: Mapping[str, Value] | None
     ) -> Value:
         """One request; the seam at which tests let a process stop."""
+        if asyncio.get_running_loop() in self._closed:
+            raise StoreUnavailable(f"The store {self.address} is closed.", remedy="Open it again.")
         transport = self._clients.get().transport
         return await transport.perform_request(
             method, path, params=dict(params or {}), body=body, timeout=self.address.options.timeout

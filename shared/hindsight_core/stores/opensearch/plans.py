@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -20,6 +19,7 @@ from hindsight_core.stores.opensearch.documents import access_id, document, docu
 from hindsight_core.stores.opensearch.erasure import texts_of, versioned, without_quotes, without_text
 from hindsight_core.stores.opensearch.heads import State
 from hindsight_core.stores.opensearch.indices import Action, Indices, json
+from hindsight_core.stores.opensearch.loops import both
 
 _STRING = re.compile(rb'"([^"\\]{1,256})"')
 _TOUCH = (
@@ -53,7 +53,7 @@ class Planner:
     async def plan(self, changes: ChangeSet) -> Plan:
         """Raises `Conflict` as `MemoryStore.commit` says."""
         ids = list(dict.fromkeys([*(record.memory.id for record in changes.puts), *changes.erases]))
-        _, journal = await asyncio.gather(self._read(ids, texts=bool(changes.erases)), self._entries(changes))
+        _, journal = await both(self._read(ids, texts=bool(changes.erases)), self._entries(changes))
         erased = set(changes.erases)
         texts = self._erased_texts(changes)
         steps = [*self._puts(changes.puts, erased), *self._erases(changes.erases)]

@@ -7,7 +7,6 @@ page is the exact one unless a better memory is none of these. A minimum score, 
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -28,6 +27,7 @@ from hindsight_core.stores.opensearch.formula import Cosines, Question, compared
 from hindsight_core.stores.opensearch.frequencies import Frequencies
 from hindsight_core.stores.opensearch.heads import State
 from hindsight_core.stores.opensearch.indices import Indices
+from hindsight_core.stores.opensearch.loops import both
 
 NEAREST = 1000
 RECENT = 100
@@ -72,7 +72,7 @@ class Search:
         if state.memories <= self._options.exact_below:
             weights = await weighing
         else:
-            weights, survey = await asyncio.gather(weighing, self._surveyed(namespace, query, where, scope))
+            weights, survey = await both(weighing, self._surveyed(namespace, query, where, scope))
         question = Question(
             formula=query.formula,
             vector=await self._comparable(query.vector),

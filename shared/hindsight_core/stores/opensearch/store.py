@@ -37,6 +37,7 @@ from hindsight_core.stores.opensearch.heads import Heads, State
 from hindsight_core.stores.opensearch.indices import Indices
 from hindsight_core.stores.opensearch.intents import Intents
 from hindsight_core.stores.opensearch.journal import Journal
+from hindsight_core.stores.opensearch.loops import both
 from hindsight_core.stores.opensearch.preparation import Preparation
 from hindsight_core.stores.opensearch.search import Search
 
@@ -109,7 +110,7 @@ class OpenSearchStore:
 
     async def rank(self, namespace: str, query: Query) -> RankedPage:
         async with self._in_time():
-            state, _ = await asyncio.gather(self._recent(namespace), self._frequencies.ahead(namespace, query.terms))
+            state, _ = await both(self._recent(namespace), self._frequencies.ahead(namespace, query.terms))
             return await self._search.rank(namespace, state, query)
 
     async def neighbours(
