@@ -14,9 +14,10 @@ The constants were measured on public conversations (absolute scores beat per-qu
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 import msgspec
+from msgspec import Meta
 
 from hindsight_core.models import MemoryType
 
@@ -80,7 +81,10 @@ class Formula(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Weights(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Everything about ranking that a setting or an experiment may change."""
+    """Everything about ranking that a setting or an experiment may change.
+
+    `half_lives` in days, by memory type, go before those of the caller's profile; 0 is no decay.
+    """
 
     relevance: float = 0.6
     recency: float = 0.2
@@ -93,9 +97,10 @@ class Weights(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     span: float = 0.70
     gain: float = 1.7
     saturation: float = 20.0
+    half_lives: dict[MemoryType, Annotated[float, Meta(ge=0)]] = {}
 
 
-PROFILES: Mapping[str, dict[MemoryType, float | None]] = {
+PROFILES: dict[str, dict[MemoryType, float | None]] = {
     "task": {"working": 3.0, "episodic": 3.0, "semantic": None},
     "default": {"working": 7.0, "episodic": 7.0, "semantic": None},
     "companion": {"working": 30.0, "episodic": 30.0, "semantic": None},
@@ -141,8 +146,10 @@ def formula(
     if days:
         relevance.append(Weight(name="date", field="days", values=days, weight=weights.date))
     relevance.append(Weight(name="question", field="question", values=("1",), weight=weights.question))
+    half_lives = dict(PROFILES[profile])
+    half_lives.update((name, days or None) for name, days in weights.half_lives.items())
     rest: list[Decay | Field | Weight] = [
-        Decay(weight=weights.recency, half_lives=PROFILES[profile]),
+        Decay(weight=weights.recency, half_lives=half_lives),
         Field(field="confidence", weight=weights.confidence),
     ]
     if intent is not None:

@@ -30,8 +30,15 @@ app = typer.Typer(
 )
 
 
+_GROUPS = {"bench": "Measure on data of your own."}
+_groups: dict[str, typer.Typer] = {}
+
+
 def command(name: str) -> Callable[[Command], Command]:
-    """Declare `async def f(target, ...)` as a command; a parameter that is a group of `Options` stands for them all."""
+    """Declare `async def f(target, ...)` as a command; a parameter that is a group of `Options` stands for them all.
+
+    A name of two words, such as `bench retrieval`, is a command of a group, which `_GROUPS` describes.
+    """
 
     def declare(function: Command) -> Command:
         own: list[inspect.Parameter] = []
@@ -54,18 +61,26 @@ def command(name: str) -> Callable[[Command], Command]:
             own += group.parameters()
         call.__signature__ = inspect.Signature(own)  # type: ignore[attr-defined]
         call.__doc__ = function.__doc__
-        app.command(name)(call)
+        above, _, own_name = name.rpartition(" ")
+        (_group(above) if above else app).command(own_name)(call)
         return function
 
     return declare
 
 
+def _group(name: str) -> typer.Typer:
+    if name not in _groups:
+        _groups[name] = typer.Typer(help=_GROUPS[name], no_args_is_help=True)
+        app.add_typer(_groups[name], name=name)
+    return _groups[name]
+
+
 def run(arguments: Sequence[str]) -> int:
     """Run a command line; its exit code. Nothing but a defect raises."""
     # Importing them declares them.
-    from hindsight_core.cli import doctor, mcp, reading, serve, transfer, writing
+    from hindsight_core.cli import bench, doctor, mcp, reading, serve, transfer, writing
 
-    del doctor, mcp, reading, serve, transfer, writing
+    del bench, doctor, mcp, reading, serve, transfer, writing
     try:
         app(list(arguments), prog_name="hindsight")
     except SystemExit as exc:

@@ -1,0 +1,1 @@
+"""Measuring retrieval: data sets, configurations, measures, runs and their reports."""

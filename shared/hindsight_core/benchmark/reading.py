@@ -1,0 +1,179 @@
+"""Data sets from files: the plain shape of this benchmark, and the shapes in which others published theirs.
+
+Plain: `{"name", "banks": [{"bank", "docs": [{"id", "text", "speaker", "date", "session", "order"}], "queries": [{"id",
+"q", "gold": [ids of docs], "cat"}]}]}`. Published: LoCoMo, LongMemEval, and the folders of MADial-Bench and of
+MemoryBank (see `folders`).
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import msgspec
+
+from hindsight_core.benchmark import folders
+from hindsight_core.benchmark.sets import Bank, DataSet, Document, Question
+from hindsight_core.cli.locomo import is_locomo, read_locomo
+from hindsight_core.decoding import decode
+from hindsight_core.errors import InvalidInput
+from hindsight_core.requests import Role
+
+# The names that LoCoMo's paper gives to the numbers of its file.
+LOCOMO_KINDS = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop", 5: "adversarial"}
+UNANSWERABLE = frozenset({"adversarial"})
+
+
+class _Doc(msgspec.Struct, frozen=True):
+    id: str
+    text: str
+    speaker: str | None = None
+    date: str | None = None
+    session: str | None = None
+    order: float = 0
+    role: Role = "user"
+
+
+class _Query(msgspec.Struct, frozen=True):
+    id: str
+    q: str
+    gold: list[str]
+    cat: str = "all"
+    date: str | None = None
+
+
+class _Bank(msgspec.Struct, frozen=True):
+    bank: str
+    docs: list[_Doc]
+    queries: list[_Query]
+
+
+class _Plain(msgspec.Struct, frozen=True):
+    name: str
+    banks: list[_Bank]
+
+
+class _Turn(msgspec.Struct, frozen=True):
+    role: Role
+    content: str
+    has_answer: bool = False
+
+
+class _LongMemEval(msgspec.Struct, frozen=True):
+    question_id: str
+    question_type: str
+    question: str
+    question_date: str
+    haystack_dates: list[str]
+    haystack_session_ids: list[str]
+    haystack_sessions: list[list[_Turn]]
+    answer_session_ids: list[str] = []
+
+
+def load(path: Path) -> DataSet:
+    """The data set in a file or folder. Raises `InvalidInput` naming the place that has another shape."""
+    if path.is_dir():
+        return folders.read(path)
+    try:
+        data = path.read_bytes()
+    except OSError as exc:
+        raise InvalidInput.of(str(path), (exc.strerror or str(exc)).lower()) from None
+    if is_locomo(data):
+        return _locomo(path.stem, data)
+    if b'"haystack_sessions"' in data:
+        return _long_mem_eval(path.stem, decode(data, list[_LongMemEval]))
+    return _plain(decode(data, _Plain))
+
+
+def _plain(found: _Plain) -> DataSet:
+    return DataSet(
+        name=found.name,
+        banks=tuple(_bank(bank, f"banks[{number}]") for number, bank in enumerate(found.banks)),
+        unanswerable=UNANSWERABLE,
+    )
+
+
+def _bank(bank: _Bank, place: str) -> Bank:
+    documents: list[Document] = []
+    for doc in sorted(bank.docs, key=lambda doc: doc.order):
+        at, day_only = folders.dated(doc.date, f"{place}.docs.{doc.id}.date")
+        documents.append(
+            Document(
+                id=doc.id,
+                text=doc.text,
+                speaker=doc.speaker or "",
+                role=doc.role,
+                at=at,
+                day_only=day_only,
+                session=doc.session or "",
+            )
+        )
+    questions: list[Question] = []
+    for query in bank.queries:
+        asked, _ = folders.dated(query.date, f"{place}.queries.{query.id}.date")
+        questions.append(Question(id=query.id, text=query.q, gold=tuple(query.gold), kind=query.cat, at=asked))
+    return Bank(name=bank.bank, documents=tuple(documents), questions=tuple(questions))
+
+
+def _locomo(name: str, data: bytes) -> DataSet:
+    banks: list[Bank] = []
+    for sample in read_locomo(data):
+        documents = [
+            Document(
+                id=str(message.metadata["dia_id"]),
+                text=message.text,
+                speaker=message.speaker or "",
+                at=message.at,
+                session=session.session or "",
+            )
+            for session in sample.sessions
+            for message in session.messages
+        ]
+        questions = [
+            Question(
+                id=f"{sample.name}-{number}",
+                text=asked.question,
+                gold=asked.evidence,
+                kind=LOCOMO_KINDS.get(asked.kind, str(asked.kind)),
+            )
+            for number, asked in enumerate(sample.questions)
+        ]
+        banks.append(Bank(name=sample.name, documents=tuple(documents), questions=tuple(questions)))
+    return DataSet(name=name, banks=tuple(banks), unanswerable=UNANSWERABLE)
+
+
+def _long_mem_eval(name: str, published: list[_LongMemEval]) -> DataSet:
+    """One bank a question. What answers are the turns marked so, the whole answering sessions where none is."""
+    return DataSet(name=name, banks=tuple(_haystack(item, f"[{n}]") for n, item in enumerate(published)))
+
+
+def _haystack(item: _LongMemEval, place: str) -> Bank:
+    documents: list[Document] = []
+    marked: list[str] = []
+    spoken: list[str] = []
+    asked, _ = folders.dated(item.question_date, f"{place}.question_date")
+    if not len(item.haystack_sessions) == len(item.haystack_session_ids) == len(item.haystack_dates):
+        raise InvalidInput.of(f"{place}.haystack_sessions", "has not as many entries as its ids and dates")
+    parts = zip(item.haystack_session_ids, item.haystack_dates, item.haystack_sessions, strict=True)
+    for number, (session, date, turns) in enumerate(parts):
+        at, _ = folders.dated(date, f"{place}.haystack_dates[{number}]")
+        for order, turn in enumerate(turns):
+            if not turn.content.strip():
+                continue
+            found = Document(
+                id=f"{session}_{order + 1}",
+                text=turn.content,
+                role=turn.role,
+                # Turns of a session have one date; a second between them keeps their order.
+                at=None if at is None else at + timedelta(seconds=order),
+                session=session,
+            )
+            documents.append(found)
+            if turn.has_answer:
+                marked.append(found.id)
+            if session in item.answer_session_ids:
+                spoken.append(found.id)
+    # Nothing answers the questions for what was never said.
+    gold = [] if item.question_id.endswith("_abs") else marked or spoken
+    question = Question(id=item.question_id, text=item.question, gold=tuple(gold), kind=item.question_type, at=asked)
+    return Bank(name=item.question_id, documents=tuple(documents), questions=(question,))

@@ -1,0 +1,111 @@
+"""What a retrieval benchmark asks about: banks of documents, each with its questions and the documents that answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+
+from hindsight_core.requests import Role
+
+_WHEN = ("%I:%M %p on %d %B, %Y", "%Y-%m-%d", "%Y/%m/%d (%a) %H:%M", "%Y/%m/%d %H:%M", "%Y/%m/%d")
+
+
+class Document(msgspec.Struct, frozen=True, kw_only=True):
+    """One memory. `dated` tells whether `at` is known to the day only; `session` groups what follows each other."""
+
+    id: str
+    text: str
+    speaker: str = ""
+    role: Role = "user"
+    at: datetime | None = None
+    day_only: bool = False
+    session: str = ""
+
+
+class Question(msgspec.Struct, frozen=True, kw_only=True):
+    """A question, the ids of the documents that answer it, and its kind. `at` is when it is asked, where that is set.
+
+    Questions that no document answers (`gold` is empty) are not measured.
+    """
+
+    id: str
+    text: str
+    gold: tuple[str, ...]
+    kind: str = "all"
+    at: datetime | None = None
+
+
+class Bank(msgspec.Struct, frozen=True, kw_only=True):
+    """Memories of one person or pair, documents in their order, and the questions about these alone."""
+
+    name: str
+    documents: tuple[Document, ...]
+    questions: tuple[Question, ...]
+
+    @property
+    def latest(self) -> datetime:
+        """When the last document was said; a fixed day where none is dated."""
+        return max((found.at for found in self.documents if found.at is not None), default=_UNDATED)
+
+
+class DataSet(msgspec.Struct, frozen=True, kw_only=True):
+    """A named list of banks. `kinds` that ask for what was never said are in `unanswerable`."""
+
+    name: str
+    banks: tuple[Bank, ...]
+    unanswerable: frozenset[str] = frozenset()
+
+    @property
+    def questions(self) -> int:
+        """How many questions are measured."""
+        return sum(1 for bank in self.banks for question in bank.questions if question.gold)
+
+
+_UNDATED = datetime(2025, 1, 1, tzinfo=UTC)
+
+
+def moment(text: str) -> tuple[datetime, bool] | None:
+    """The instant (read as UTC) of a date in one of the sets' forms, and whether it names a day only; None for none."""
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        for form in _WHEN:
+            try:
+                found = datetime.strptime(text, form).replace(tzinfo=UTC)
+            except ValueError:
+                continue
+            return found, "%H" not in form and "%I" not in form
+        return None
+    day_only = len(text) <= len("2025-01-31")
+    return found if found.tzinfo else found.replace(tzinfo=UTC), day_only
+
+
+def sessions(bank: Bank) -> list[list[Document]]:
+    """The documents by session, in the order in which the sessions first appear; without one each stands alone."""
+    found: dict[str, list[Document]] = {}
+    for number, document in enumerate(bank.documents):
+        found.setdefault(document.session or f"#{number}", []).append(document)
+    return list(found.values())
+
+
+def aged(bank: Bank, newest: float, oldest: float) -> Bank:
+    """The bank with its sessions' dates spread evenly from `oldest` to `newest` days before its last one, in order.
+
+    What a text says about its date then no longer fits, so this is for measuring recency alone.
+    """
+    groups = sorted(sessions(bank), key=lambda group: group[0].at or _UNDATED)
+    moved: dict[str, datetime] = {}
+    for place, group in enumerate(groups):
+        share = place / (len(groups) - 1) if len(groups) > 1 else 1.0
+        at = bank.latest - timedelta(days=oldest - (oldest - newest) * share)
+        moved.update({document.id: at for document in group})
+    documents = [msgspec.structs.replace(document, at=moved[document.id]) for document in bank.documents]
+    questions = [msgspec.structs.replace(question, at=bank.latest) for question in bank.questions]
+    return msgspec.structs.replace(bank, documents=tuple(documents), questions=tuple(questions))
+
+
+def some(data: DataSet, names: Sequence[str]) -> DataSet:
+    """The data set with only the banks of these names."""
+    return msgspec.structs.replace(data, banks=tuple(bank for bank in data.banks if bank.name in names))
