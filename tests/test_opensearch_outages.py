@@ -13,11 +13,11 @@ from localstack.service import ServiceProcess, free_port
 
 from hindsight_core.errors import ConfigurationError, StoreUnavailable
 from hindsight_core.lexical import tokens
+from hindsight_core.loops import both
 from hindsight_core.stores import ChangeSet, MemoryStore, open_store
 from hindsight_core.stores.opensearch.address import parse
 from hindsight_core.stores.opensearch.connection import Connection
 from hindsight_core.stores.opensearch.indices import Indices
-from hindsight_core.stores.opensearch.loops import both
 from hindsight_core.stores.opensearch.preparation import Preparation
 from hindsight_core.stores.opensearch.store import OpenSearchStore
 from opensearch_place import OpenSearchPlace

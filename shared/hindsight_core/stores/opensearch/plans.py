@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from hindsight_core.caller import millis
 from hindsight_core.errors import Conflict
+from hindsight_core.loops import both
 from hindsight_core.models import AuditEvent, Memory, Run
 from hindsight_core.stores import ChangeSet, Receipt, Record
 from hindsight_core.stores.opensearch.connection import Json
@@ -19,7 +20,6 @@ from hindsight_core.stores.opensearch.documents import access_id, document, docu
 from hindsight_core.stores.opensearch.erasure import texts_of, versioned, without_quotes, without_text
 from hindsight_core.stores.opensearch.heads import State
 from hindsight_core.stores.opensearch.indices import Action, Indices, json
-from hindsight_core.stores.opensearch.loops import both
 
 _STRING = re.compile(rb'"([^"\\]{1,256})"')
 _TOUCH = (

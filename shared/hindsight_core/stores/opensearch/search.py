@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from hindsight_core.errors import ConfigurationError
+from hindsight_core.loops import both
 from hindsight_core.models import Parts
 from hindsight_core.ranking import Decay, Formula
 from hindsight_core.scoring import evaluate_one
@@ -27,7 +28,6 @@ from hindsight_core.stores.opensearch.formula import Cosines, Question, compared
 from hindsight_core.stores.opensearch.frequencies import Frequencies
 from hindsight_core.stores.opensearch.heads import State
 from hindsight_core.stores.opensearch.indices import Indices
-from hindsight_core.stores.opensearch.loops import both
 
 NEAREST = 1000
 RECENT = 100

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hindsight_core.errors import StoreUnavailable
+from hindsight_core.loops import both
 from hindsight_core.models import AuditEvent, Retrieval, Run
 from hindsight_core.responses import Component
 from hindsight_core.stores import (
@@ -37,7 +38,6 @@ from hindsight_core.stores.opensearch.heads import Heads, State
 from hindsight_core.stores.opensearch.indices import Indices
 from hindsight_core.stores.opensearch.intents import Intents
 from hindsight_core.stores.opensearch.journal import Journal
-from hindsight_core.stores.opensearch.loops import both
 from hindsight_core.stores.opensearch.preparation import Preparation
 from hindsight_core.stores.opensearch.search import Search
 
