@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from hindsight_core.evaluation.report import Report
 from hindsight_core.models import AuditEvent, Decision, Hit, Memory, Run
 from hindsight_core.responses import Affected, SearchResponse, Stats
 
@@ -145,6 +146,28 @@ def stats(found: Stats) -> Table:
     for name, value in rows:
         table.add_row(Text(name, _DIM), Text(str(value)))
     return table
+
+
+def evaluation(report: Report) -> None:
+    """One line an item, then what was measured and what was taken for what."""
+    for line in report.lines:
+        sign = "✓" if line.right else "✗"
+        print(f"{sign} {line.id}  expected: {line.expected}  predicted: {line.predicted}  {_one_line(line.reason)}")
+    shown = console()
+    languages = list(report.measures)
+    measured = _table("measure", *languages)
+    for row in zip(*report.measures.values(), strict=True):
+        measured.add_row(row[0].name, *(f"{m.value:.1%} [{m.low:.1%}, {m.high:.1%}] of {m.of}" for m in row))
+    shown.print(measured)
+    columns = sorted({name for counts in report.confusion.values() for name in counts})
+    taken = _table("expected / predicted", *columns)
+    for name, counts in sorted(report.confusion.items()):
+        taken.add_row(name, *(str(counts.get(column, "")) for column in columns))
+    shown.print(taken)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
 
 
 def instant(at: datetime) -> str:

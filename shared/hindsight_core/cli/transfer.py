@@ -6,17 +6,16 @@ import hashlib
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias, TypeVar
+from typing import Annotated, Literal, TypeAlias, TypeVar
 
 import msgspec
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from hindsight_core.cli import tables
 from hindsight_core.cli.chats import Conversation, read_chat
 from hindsight_core.cli.commands import DONE, NOTHING, WRONG, command
 from hindsight_core.cli.evaluation import TOP, Evaluation, evaluate
+from hindsight_core.cli.files import open_file, progress_bar, read_file
 from hindsight_core.cli.locomo import Sample, is_locomo, read_locomo
 from hindsight_core.cli.options import Selection
 from hindsight_core.cli.target import Memories, Target
@@ -54,7 +53,7 @@ async def export(
                 sys.stdout.buffer.write(line)
             sys.stdout.buffer.flush()
             return
-        with _opened(file, "wb") as out:
+        with open_file(file, "wb") as out:
             count = -1  # the first line is the header
             async for line in memories.export(request):
                 out.write(line)
@@ -75,7 +74,7 @@ async def import_(
 
     Reading a chat log a second time stores nothing twice.
     """
-    data = sys.stdin.buffer.read() if file == "-" else _read(file)
+    data = read_file(file)
     shape = _shape(data) if adapter == "auto" else adapter
     if ask and shape != "locomo":
         raise InvalidInput.of("--evaluate", "only a LoCoMo file has questions")
@@ -88,7 +87,7 @@ async def import_(
             chats = list(_scoped(samples, target.user))
             report = await _import_chats(memories, chats, target, timezone, again=again)
             if ask:
-                with _progress() as progress:
+                with progress_bar() as progress:
                     evaluation = await evaluate(memories, samples, target, progress)
         else:
             chats = [(target.user, chat) for chat in read_chat(data)]
@@ -105,7 +104,7 @@ async def import_(
 async def _import_export(memories: Memories, data: bytes, target: Target) -> Imported:
     lines = data.splitlines()
     total = Imported(stored=0, existing=0)
-    with _progress() as progress:
+    with progress_bar() as progress:
         bar = progress.add_task("memories", total=len(lines))
         start = 0
         for part in _parts(lines, len):
@@ -130,7 +129,7 @@ async def _import_chats(
     items = [item for user, chat in chats for item in _items(chat, user, target, zone, again=again)]
     stored = existing = 0
     problems: list[ImportProblem] = []
-    with _progress() as progress:
+    with progress_bar() as progress:
         bar = progress.add_task("turns", total=sum(len(item.messages or ()) for item in items))
         done = 0
         for batch in _batches(items):
@@ -240,28 +239,3 @@ def _refused(line: int, detail: str) -> ImportProblem:
     code, title = "not_stored", "Not stored"
     problem = Problem(type=f"urn:hindsight:problem:{code}", title=title, status=422, detail=detail, code=code)
     return ImportProblem(line=line, problem=problem)
-
-
-def _progress() -> Progress:
-    console = tables.console(error=True)
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
-
-
-def _read(file: str) -> bytes:
-    with _opened(file, "rb") as opened:
-        data: bytes = opened.read()
-        return data
-
-
-def _opened(file: str, mode: Literal["rb", "wb"]) -> Any:  # noqa: ANN401 (a binary file, for reading or writing)
-    try:
-        return Path(file).open(mode)
-    except OSError as exc:
-        raise InvalidInput.of(file, (exc.strerror or str(exc)).lower()) from None

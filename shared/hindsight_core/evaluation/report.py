@@ -1,0 +1,77 @@
+"""What an evaluation found: a line for each question asked, and measures with their intervals."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+_Z = 1.96
+
+
+class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One question: what was expected, what came, and why.
+
+    `group` is its kind where a file holds several; `outcome` names what came in one word where `predicted` is longer.
+    """
+
+    id: str
+    lang: str
+    expected: str
+    predicted: str
+    right: bool
+    reason: str = ""
+    group: str = ""
+    outcome: str = ""
+
+
+class Measure(msgspec.Struct, frozen=True, kw_only=True):
+    """A share in [0, 1] of `of` cases, with the bounds of its 95 % interval."""
+
+    name: str
+    value: float
+    low: float
+    high: float
+    of: int
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """Measures by language and over `all`; `confusion` counts what was expected (rows) and what came (columns)."""
+
+    task: str
+    items: int
+    measures: dict[str, tuple[Measure, ...]]
+    confusion: dict[str, dict[str, int]]
+    lines: tuple[Line, ...]
+
+
+def share(name: str, hits: Sequence[bool]) -> Measure:
+    """The share of true ones with Wilson's interval (Wilson, 1927); 0 with the interval [0, 1] for none at all."""
+    n, count = len(hits), sum(hits)
+    if not n:
+        return Measure(name=name, value=0.0, low=0.0, high=1.0, of=0)
+    value, spread = count / n, _Z * _Z / n
+    middle = (value + spread / 2) / (1 + spread)
+    half = _Z / (1 + spread) * math.sqrt(value * (1 - value) / n + spread / (4 * n))
+    return Measure(
+        name=name,
+        value=round(value, 4),
+        low=round(max(0.0, middle - half), 4),
+        high=round(min(1.0, middle + half), 4),
+        of=n,
+    )
+
+
+def summed_up(
+    task: str, items: int, lines: Sequence[Line], measure: Callable[[Sequence[Line]], tuple[Measure, ...]]
+) -> Report:
+    """The measures of all lines and of each language's, and the confusion table."""
+    measures = {"all": measure(lines)}
+    for language in sorted({line.lang for line in lines}):
+        measures[language] = measure([line for line in lines if line.lang == language])
+    confusion: dict[str, dict[str, int]] = {}
+    for line in lines:
+        row, column = confusion.setdefault(line.group or line.expected, {}), line.outcome or line.predicted
+        row[column] = row.get(column, 0) + 1
+    return Report(task=task, items=items, measures=measures, confusion=confusion, lines=tuple(lines))

@@ -1,0 +1,128 @@
+"""`hindsight eval`: judged examples through the real service, and honest figures about them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from commandline import Cli, command_line
+from hindsight_core.evaluation.report import share
+
+NOW = "2025-06-01T10:00:00+08:00"
+
+
+@pytest.fixture
+def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
+    return command_line(tmp_path, monkeypatch, capsys)
+
+
+def lines(tmp_path: Path, *items: dict[str, Any]) -> str:
+    file = tmp_path / "items.jsonl"
+    file.write_text("\n".join(json.dumps(item, ensure_ascii=False) for item in items) + "\n", "utf-8")
+    return str(file)
+
+
+def measured(report: dict[str, Any], name: str, language: str = "all") -> tuple[float, int]:
+    (found,) = [m for m in report["measures"][language] if m["name"] == name]
+    assert found["low"] <= found["value"] <= found["high"]
+    return found["value"], found["of"]
+
+
+def pair(number: int, old: str, new: str, expect: str, lang: str = "en") -> dict[str, Any]:
+    side = {"source": "user", "confidence": 0.95}
+    return {
+        "id": f"p{number}",
+        "lang": lang,
+        "old": side | {"content": old, "at": "2025-01-01T10:00:00+00:00"},
+        "new": side | {"content": new, "at": "2025-02-01T10:00:00+00:00"},
+        "expect": expect,
+    }
+
+
+def test_pairs_are_judged_each_by_itself_and_counted_by_language(cli: Cli, tmp_path: Path) -> None:
+    file = lines(
+        tmp_path,
+        pair(1, "My dog is called Rex.", "my dog is called rex", "duplicate"),
+        pair(2, "我的收货地址是幸福路1号", "我的收货地址是幸福路1号。", "duplicate", "zh"),
+        # The same texts once more: a fresh namespace knows nothing of the first pair.
+        pair(3, "The train to Bath leaves at nine.", "My dog is called Rex.", "unrelated"),
+        pair(4, "The train to Bath leaves at nine.", "My dog is called Rex.", "supersede"),
+    )
+    ran = cli("eval", "reconcile", file, "--json")
+    assert ran.code == 0, ran.err
+    assert [(line["predicted"], line["right"]) for line in ran.json["lines"]] == [
+        ("duplicate", True),
+        ("duplicate", True),
+        ("unrelated", True),
+        ("unrelated", False),
+    ]
+    assert measured(ran.json, "accuracy of what was decided") == (0.75, 4)
+    assert measured(ran.json, "accuracy of what was decided", "zh") == (1.0, 1)
+    assert measured(ran.json, "missed supersession") == (1.0, 1)
+    assert ran.json["confusion"]["supersede"] == {"unrelated": 1}
+
+
+def test_times_are_exact_or_wrong_and_traps_are_counted_by_themselves(cli: Cli, tmp_path: Path) -> None:
+    day = {"start": "2025-05-31T00:00:00+08:00", "end": "2025-06-01T00:00:00+08:00"}
+    file = lines(
+        tmp_path,
+        {"id": "t1", "lang": "zh", "text": "昨天谁来过", "now": NOW, "expect": day},
+        {"id": "t2", "lang": "en", "text": "who came the day before yesterday", "now": NOW, "expect": day},
+        {"id": "t3", "lang": "en", "text": "the gym is open 24 hours", "now": NOW, "expect": None},
+    )
+    ran = cli("eval", "temporal", file, "--json")
+    assert ran.code == 0, ran.err
+    assert measured(ran.json, "exact range") == (0.5, 2)
+    assert measured(ran.json, "false range on traps") == (0.0, 1)
+    assert ran.json["confusion"] == {
+        "range": {"exact range": 1, "another range": 1},
+        "trap": {"no range": 1},
+    }
+
+
+def test_stories_are_told_and_asked_about(cli: Cli, tmp_path: Path) -> None:
+    def ask(question: str, kind: str, contains: list[str], absent: list[str]) -> dict[str, Any]:
+        return {"at": NOW, "q": question, "kind": kind, "expect_contains": contains, "expect_absent": absent}
+
+    story = {
+        "id": "s1",
+        "lang": "en",
+        "sessions": [
+            {
+                "at": "2025-03-01T10:00:00+08:00",
+                "turns": [
+                    {"role": "user", "text": "I am allergic to peanuts."},
+                    {"role": "assistant", "text": "Noted."},
+                ],
+            }
+        ],
+        "questions": [
+            ask("What am I allergic to?", "now", ["peanuts"], []),
+            ask("What am I allergic to?", "now", ["shellfish"], []),
+            ask("What am I allergic to?", "forgotten", [], ["peanuts"]),
+            ask("What is my passport number?", "never-said", [], []),
+        ],
+    }
+    ran = cli("eval", "dialogues", lines(tmp_path, story))
+    assert ran.code == 0, ran.err
+    shown = [line[0] for line in ran.out.splitlines() if "s1/" in line]
+    assert shown == ["✓", "✗", "✗"]
+    assert "50.0%" in ran.out
+    assert "forgotten shown" in ran.out
+
+
+def test_a_line_that_is_no_item_is_named(cli: Cli, tmp_path: Path) -> None:
+    file = lines(tmp_path, pair(1, "a", "b", "duplicate"), pair(2, "a", "b", "perhaps"))
+    ran = cli("eval", "reconcile", file)
+    assert ran.code == 2
+    assert "line 2" in ran.err
+    assert "perhaps" in ran.err
+
+
+def test_the_interval_of_a_share_is_wilson_s() -> None:
+    found = share("x", [True] * 8 + [False] * 2)
+    assert (found.value, found.low, found.high) == (0.8, 0.4902, 0.9433)
+    assert share("x", []).of == 0
