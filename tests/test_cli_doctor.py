@@ -31,7 +31,7 @@ def test_all_is_well_before_and_after_the_first_memory(cli: Cli):
         answer = cli("doctor")
         assert answer.code == 0, answer.out
         assert {check["verdict"] for check in checks(cli).values()} == {"ok"}
-        assert set(checks(cli)) == {"release", "settings", "port", "store", "embedder"}
+        assert set(checks(cli)) == {"release", "settings", "tokens", "port", "store", "embedder"}
         cli("write", "My dog is called Biscuit.", "--force")
 
 

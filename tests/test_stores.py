@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from hindsight_core.errors import ConfigurationError, Conflict
 from hindsight_core.lexical import tokens
 from hindsight_core.models import Contest
-from hindsight_core.stores import ChangeSet, Head, MemoryStore, Receipt, Where
+from hindsight_core.stores import ChangeSet, Head, MemoryStore, Note, Receipt, Where
 from reference import ranked
 from samples import (
     EVERYTHING,
@@ -52,6 +52,33 @@ async def test_a_vector_of_another_dimension_is_refused_and_nothing_is_stored(st
 
 async def test_a_store_that_answers_is_ok(store: MemoryStore) -> None:
     assert (await store.check()).status == "ok"
+
+
+# -- notes ------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_note_is_kept_for_every_process_and_replaced_only_by_who_knows_it(opened: OpenStore) -> None:
+    store, other = await opened(), await opened()
+    assert await store.note("tokens") == Note()
+    first = await store.keep("tokens", "one: 一", expected=0)
+    assert first == Note(text="one: 一", version=1)
+    assert await other.note("tokens") == first
+    assert await other.note("else") == Note()
+    with pytest.raises(Conflict):
+        await other.keep("tokens", "too late", expected=0)
+    assert await other.keep("tokens", "", expected=1) == Note(version=2)
+    with pytest.raises(Conflict):
+        await store.keep("tokens", "too late", expected=1)
+    assert await store.note("tokens") == Note(version=2)
+
+
+async def test_of_many_that_replace_a_note_at_once_one_succeeds(opened: OpenStore) -> None:
+    stores = [await opened() for _ in range(3)]
+    tried = [store.keep("tokens", str(n), expected=0) for n, store in enumerate(stores * 2)]
+    done = await asyncio.gather(*tried, return_exceptions=True)
+    (kept,) = [one for one in done if isinstance(one, Note)]
+    assert sum(isinstance(one, Conflict) for one in done) == 5
+    assert await stores[0].note("tokens") == kept
 
 
 # -- commit and get ---------------------------------------------------------------------------------------------------

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 from litestar import Request as LitestarRequest
 
-from hindsight_core.access import Verb, authorize
+from hindsight_core.access import Principal
 from hindsight_core.caller import Caller
 from hindsight_core.config import Settings
 from hindsight_core.decoding import convert
-from hindsight_core.errors import InvalidInput
+from hindsight_core.errors import InvalidInput, StoreUnavailable
 from hindsight_core.ids import new_id
 from hindsight_core.models import Namespace
 from hindsight_core.requests import IdempotencyKey, Request, UpdateRequest, WriteRequest
 from hindsight_core.service import MemoryService
+from hindsight_core.tokens import Verb
+from hindsight_functions.admission import principal_of
 from hindsight_functions.metrics import Metrics
 
 
@@ -37,23 +40,36 @@ class Call:
         self._settings: Settings = state.settings
         self._headers = request.headers
         self._id: str = request.scope["state"]["request_id"]
+        self._principal = principal_of(request)
 
     async def by(self, data: Request, verb: Verb) -> Caller:
-        """The caller of a request, let in: every handler asks before it touches the service."""
+        """The caller of a request, allowed to do it: every handler asks before it touches the service."""
         return await self.within(data.namespace, verb)
 
     async def within(self, namespace: str | None, verb: Verb) -> Caller:
         """The caller in a namespace; None: the header's, the token's, or the default one."""
-        named = namespace or self._header("Hindsight-Namespace", Namespace)
-        principal = authorize(self._headers, verb, named or self._settings.namespace)
+        principal, found = self._allowed(namespace, verb)
         now = datetime.now(UTC)
         return Caller(
             now=now.replace(microsecond=now.microsecond // 1000 * 1000),
             new_id=new_id,
-            namespace=named or principal.namespace or self._settings.namespace,
+            namespace=found,
             actor=principal.actor,
             request_id=self._id,
         )
+
+    def check_namespace(self) -> None:
+        """Raise what is wrong with the namespace of the headers, for a protocol that does not know the verb yet."""
+        with suppress(StoreUnavailable):
+            self._allowed(None, None)
+
+    def _allowed(self, namespace: str | None, verb: Verb | None) -> tuple[Principal, str]:
+        named = namespace or self._header("Hindsight-Namespace", Namespace)
+        if isinstance(self._principal, StoreUnavailable):
+            raise self._principal
+        found = self._principal.within(named, self._settings.namespace)
+        self._principal.authorize(verb, found)
+        return self._principal, found
 
     async def among(self, items: Sequence[msgspec.Raw], verb: Verb) -> Caller:
         """The caller of a batch, let into every namespace that its items name."""

@@ -26,17 +26,20 @@ from litestar.types import (
     Send,
 )
 
+from hindsight_core.access import Access
 from hindsight_core.config import Settings, load
-from hindsight_core.errors import HindsightError
+from hindsight_core.errors import Forbidden, HindsightError, StoreUnavailable, Unauthenticated
 from hindsight_core.home import data_dir
 from hindsight_core.ids import new_id
 from hindsight_core.release import release
 from hindsight_core.responses import Component, Readiness
 from hindsight_core.service import MemoryService, open_service
 from hindsight_functions import logs
+from hindsight_functions.admission import OPEN, admit, identify, is_near
 from hindsight_functions.body import BodyRequest
 from hindsight_functions.call import provide_call
 from hindsight_functions.metrics import CONTENT_TYPE, Metrics
+from hindsight_functions.oauth import get_protected_resource
 from hindsight_functions.openapi import get_schema
 from hindsight_functions.problems import answer_problem
 
@@ -102,6 +105,7 @@ def create_app(
         with logs.events(found.log_level):
             own = service or open_service(found, embedder=embedder)
             app.state.settings, app.state.service = found, own
+            app.state.access = Access(own.tokens, found)
             try:
                 if service is None:
                     await own.start()
@@ -111,7 +115,8 @@ def create_app(
                     await own.aclose()
 
     return Function(
-        [*routes, health, ready, metrics, get_schema],
+        [*routes, health, ready, metrics, get_schema, get_protected_resource],
+        guards=[admit],
         lifespan=[serve, *lifespan],
         dependencies={"call": Provide(provide_call)},
         exception_handlers={Exception: answer_problem},
@@ -126,22 +131,36 @@ def create_app(
     )
 
 
-@get("/health", sync_to_thread=False)
+@get("/health", sync_to_thread=False, opt=dict(OPEN))
 def health() -> dict[str, str]:
     """Whether the process answers."""
     return {"status": "ok", "version": release()}
 
 
-@get("/ready")
-async def ready(state: State) -> Response[Readiness]:
-    """Whether what it needs answers: 503 when something is down, with what to do about it."""
-    service: MemoryService = state.service
+@get("/ready", opt=dict(OPEN))
+async def ready(request: Request[Any, Any, State]) -> Response[Readiness]:
+    """Whether what it needs answers: 503 when something is down, and for who may call it what to do about it."""
+    service: MemoryService = request.app.state.service
     try:
         readiness = await service.ready()
     except HindsightError as exc:  # a store that cannot even be asked
         store = Component(name="store", status="down", detail=exc.detail, remedy=exc.remedy)
         readiness = Readiness(ready=False, components=(store,))
+    if not await _may_know(request):
+        # A probe has no token; names of hosts and files are not for everybody.
+        bare = tuple(Component(name=one.name, status=one.status, detail="") for one in readiness.components)
+        readiness = Readiness(ready=readiness.ready, components=bare)
     return Response(readiness, status_code=200 if readiness.ready else 503)
+
+
+async def _may_know(request: Request[Any, Any, State]) -> bool:
+    try:
+        await identify(request)
+    except StoreUnavailable:
+        return is_near(request)
+    except (Unauthenticated, Forbidden):
+        return False
+    return True
 
 
 @get("/metrics", media_type=CONTENT_TYPE, sync_to_thread=False)

@@ -18,6 +18,7 @@ from litestar.types import Receive, Scope, Send
 from hindsight_core.decoding import convert
 from hindsight_core.errors import InvalidInput, MissingExtra, TooLarge
 from hindsight_core.models import ScopeId
+from hindsight_functions.admission import TELLS_OUTAGES
 from hindsight_functions.aws import LambdaHandler
 from hindsight_functions.call import Call
 from hindsight_functions.http import create_app
@@ -65,7 +66,7 @@ class Endpoint:
             # No streams and no sessions here, so there is nothing to get or to delete.
             raise MethodNotAllowedException(headers={"Allow": "POST"})
         call = Call(request)
-        await call.within(None, "read")
+        call.check_namespace()
         limit: int = request.app.state.settings.body_limit
         if (request.content_length or 0) > limit:
             raise TooLarge(f"The message is over {limit} bytes.", remedy="Send less, or raise HINDSIGHT_BODY_LIMIT.")
@@ -124,7 +125,7 @@ async def lifespan(app: Litestar) -> AsyncGenerator[None]:
         await life
 
 
-@asgi("/mcp", copy_scope=True)
+@asgi("/mcp", copy_scope=True, opt=dict(TELLS_OUTAGES))
 async def answer_mcp(scope: Scope, receive: Receive, send: Send) -> None:
     """MCP over streamable HTTP: POST only."""
     endpoint: Endpoint = scope["litestar_app"].state.mcp

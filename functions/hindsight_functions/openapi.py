@@ -13,6 +13,7 @@ from litestar.routes import HTTPRoute
 
 from hindsight_core.release import release
 from hindsight_core.responses import Problem
+from hindsight_functions.admission import OPEN
 from hindsight_functions.query import METADATA, parameters
 
 Document: TypeAlias = dict[str, Any]
@@ -28,7 +29,12 @@ _MORE_HEADERS = {
 }
 
 
-@get(["/schema", "/schema/openapi.json"], sync_to_thread=False, media_type="application/vnd.oai.openapi+json")
+@get(
+    ["/schema", "/schema/openapi.json"],
+    sync_to_thread=False,
+    media_type="application/vnd.oai.openapi+json",
+    opt=dict(OPEN),
+)
 def get_schema(request: Request[Any, Any, Any]) -> Document:
     """The OpenAPI document of this server."""
     return describe(request.app)

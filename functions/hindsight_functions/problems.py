@@ -9,8 +9,9 @@ from typing import Any
 from litestar import Request, Response
 from litestar.exceptions import HTTPException, MethodNotAllowedException, NotFoundException
 
-from hindsight_core.errors import HindsightError, TooManyRequests
+from hindsight_core.errors import HindsightError, TooManyRequests, Unauthenticated
 from hindsight_core.responses import Problem, problem_of
+from hindsight_functions.oauth import challenge
 
 _log = logging.getLogger("hindsight.http")
 _MEDIA_TYPE = "application/problem+json"
@@ -46,6 +47,8 @@ def answer_problem(request: Request[Any, Any, Any], error: Exception) -> Respons
     headers = dict(getattr(error, "headers", None) or {})
     if isinstance(error, TooManyRequests):
         headers["Retry-After"] = str(error.retry_after)
+    if isinstance(error, Unauthenticated):
+        headers["WWW-Authenticate"] = challenge(request, error)
     if found.status >= 500:
         unexpected = None if isinstance(error, HindsightError) else error
         _log.error("http.failed", extra={"request_id": request_id, "detail": str(error)}, exc_info=unexpected)

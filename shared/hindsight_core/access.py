@@ -1,75 +1,171 @@
-"""Who may do what: the one place every request passes before any store is touched.
+"""Who may do what: the one place every request passes before any memory is touched.
 
-There are no tokens yet: whoever reaches the server may do everything, so only this machine may reach it. A browser is
-kept out as well: a page from elsewhere that points a name of its own at 127.0.0.1 (DNS rebinding), or that posts to
-it, shows by its `Host` or `Origin`.
+Without tokens whoever reaches the server may do everything, so only this machine's own programs may reach it. A
+browser is kept out as well: a page from elsewhere that points a name of its own at 127.0.0.1 (DNS rebinding), or that
+posts to it, shows by its `Host` or `Origin`. With tokens every request needs one, from wherever it comes.
 """
 
 from __future__ import annotations
 
-import ipaddress
+import hmac
 from collections.abc import Mapping
-from typing import Literal, TypeAlias
+from datetime import datetime
 from urllib.parse import urlsplit
 
 import msgspec
 
-from hindsight_core.errors import ConfigurationError, Forbidden
+from hindsight_core.config import Settings
+from hindsight_core.errors import ConfigurationError, Forbidden, InvalidInput, Unauthenticated
+from hindsight_core.loopback import is_loopback
+from hindsight_core.tokens import ANY_NAMESPACE, Tokens, Verb
 
-Verb: TypeAlias = Literal["read", "write", "admin"]
+_EVERY_VERB: tuple[Verb, ...] = ("read", "write", "admin")
+_SHORTEST_ROOT = 24
+_MAKE_ONE = "Send `Authorization: Bearer TOKEN`; who runs the server makes one with `hindsight token create`."
 
 
 class Principal(msgspec.Struct, frozen=True, kw_only=True):
-    """Who calls. `actor` goes into the audit; `namespace` is the only one it may use, None for any."""
+    """Who calls, and how far they may go. `actor` goes into the audit; `token` is the id of its token, if it has one.
+
+    `namespaces` are the only ones it may use, None for any; `rate` is its own limit in requests a minute.
+    """
 
     actor: str
-    namespace: str | None = None
+    namespaces: tuple[str, ...] | None = None
+    verbs: tuple[Verb, ...] = _EVERY_VERB
+    token: str | None = None
+    rate: int | None = None
+
+    def within(self, named: str | None, default: str) -> str:
+        """The namespace a request works in: the one it names, else the token's only one, else the `default`.
+
+        Raises `InvalidInput` when a token for several leaves it open. Whether it may is `authorize`'s to say.
+        """
+        if named is not None:
+            return named
+        if self.namespaces is None:
+            return default
+        if len(self.namespaces) != 1:
+            raise InvalidInput.of("namespace", f"is missing: the token is for {', '.join(self.namespaces)}; name one")
+        return self.namespaces[0]
+
+    def authorize(self, verb: Verb | None, namespace: str) -> None:
+        """Raise `Forbidden` unless it may do `verb` (with None: anything) in `namespace`."""
+        if self.namespaces is not None and namespace not in self.namespaces:
+            raise Forbidden(
+                f"The token is not for the namespace {namespace!r}.",
+                remedy=f"Use {' or '.join(self.namespaces)}, or a token for {namespace}.",
+            )
+        if verb is not None and verb not in self.verbs:
+            raise Forbidden(
+                f"The token allows {', '.join(self.verbs)}, and this is {verb!r}.",
+                remedy=f"Use a token with the verb {verb}.",
+            )
 
 
-def authorize(headers: Mapping[str, str], verb: Verb, namespace: str) -> Principal:
-    """The caller behind these headers (names in lower case), allowed to do `verb` in `namespace`.
+class Access:
+    """Lets requests in, or not."""
 
-    Raises `Forbidden`, for requests that did not come from this machine's own programs.
-    """
-    del verb, namespace  # without tokens every verb in every namespace is allowed
-    host = headers.get("host", "")
-    if host and not is_loopback(_hostname(f"//{host}")):
-        raise Forbidden(
-            f"Without tokens only requests to this machine's own address are answered; this one was sent to {host!r}.",
-            remedy="Use http://127.0.0.1 or http://localhost.",
+    def __init__(self, tokens: Tokens, settings: Settings) -> None:
+        if settings.root_token and len(settings.root_token) < _SHORTEST_ROOT:
+            raise ConfigurationError(
+                f"HINDSIGHT_ROOT_TOKEN is shorter than {_SHORTEST_ROOT} characters and could be guessed.",
+                remedy="Take a random one, such as from `openssl rand -hex 32`.",
+            )
+        self._tokens = tokens
+        self._root = settings.root_token.encode()
+        self._hosts = frozenset(_listed(settings.allowed_hosts))
+        self._origins = frozenset(_listed(settings.allowed_origins))
+
+    async def principal(self, headers: Mapping[str, str], client: str | None, now: datetime) -> Principal:
+        """Who sends a request with these headers (names in lower case) from the address `client`.
+
+        Raises `Forbidden` for a host or an origin that is not allowed, `Unauthenticated` without a valid token where
+        one is needed, and `StoreUnavailable` when the store cannot say.
+        """
+        if not (self._root or await self._tokens.exist()):
+            return self.near(headers, client)
+        self._check_host(headers.get("host", ""), tokens=True)
+        self._check_origin(headers, tokens=True)
+        return await self._bearer(headers.get("authorization", ""), now)
+
+    def near(self, headers: Mapping[str, str], client: str | None) -> Principal:
+        """Who sends a request that needs no token; raises `Forbidden` unless it is a program of this machine."""
+        self._check_host(headers.get("host", ""), tokens=False)
+        self._check_origin(headers, tokens=False)
+        if client and not is_loopback(client):
+            raise Forbidden(
+                f"Without tokens only this machine is answered, and this request is from {client}.",
+                remedy="Make a token with `hindsight token create`.",
+            )
+        return Principal(actor="local")
+
+    async def _bearer(self, header: str, now: datetime) -> Principal:
+        scheme, _, presented = header.strip().partition(" ")
+        presented = presented.strip()
+        if scheme.lower() != "bearer" or not presented:
+            raise Unauthenticated("This server wants a token.", remedy=_MAKE_ONE)
+        if self._root and hmac.compare_digest(self._root, presented.encode("utf-8", "surrogatepass")):
+            return Principal(actor="root", token="root")  # noqa: S106 (a name)
+        token = await self._tokens.find(presented)
+        if token is None:
+            raise Unauthenticated("The token is not known.", remedy=_MAKE_ONE)
+        state = token.state(now)
+        if state != "valid":
+            raise Unauthenticated(f"The token {token.name!r} is {state}.", remedy=_MAKE_ONE)
+        return Principal(
+            actor=f"token:{token.name}",
+            namespaces=None if ANY_NAMESPACE in token.namespaces else token.namespaces,
+            verbs=token.verbs,
+            token=token.id,
+            rate=token.rate,
         )
-    origin = headers.get("origin", "")
-    if origin and not is_loopback(_hostname(origin)):
+
+    def _check_host(self, host: str, *, tokens: bool) -> None:
+        name = _hostname(f"//{host}")
+        if not host or is_loopback(name) or name in self._hosts or (tokens and not self._hosts):
+            return
+        why = "This server is not known by the name" if tokens else "Without tokens requests are not answered under"
         raise Forbidden(
-            f"Without tokens no web page from elsewhere may call; this one is of {origin!r}.",
-            remedy="Open the page from http://127.0.0.1 or http://localhost.",
+            f"{why} {host!r}.",
+            remedy="Use http://127.0.0.1 or http://localhost, or add the name to HINDSIGHT_ALLOWED_HOSTS.",
         )
-    return Principal(actor="local")
+
+    def _check_origin(self, headers: Mapping[str, str], *, tokens: bool) -> None:
+        origin = headers.get("origin", "").lower()
+        # A page that this server itself sends has its own name; without tokens that could be a stranger's name.
+        own = tokens and _netloc(origin) == headers.get("host", "").lower()
+        if not origin or own or origin in self._origins or is_loopback(_hostname(origin)):
+            return
+        raise Forbidden(
+            f"Web pages of {origin!r} may not call this server.",
+            remedy="Open the page from http://127.0.0.1 or http://localhost, or add it to HINDSIGHT_ALLOWED_ORIGINS.",
+        )
 
 
-def check_bind(host: str) -> None:
-    """Raise `ConfigurationError` unless a server without tokens may listen on `host`."""
-    if not is_loopback(host):
+def check_bind(host: str, *, tokens: bool) -> None:
+    """Raise `ConfigurationError` unless a server with or without `tokens` may listen on `host`."""
+    if not tokens and not is_loopback(host):
         raise ConfigurationError(
             f"HINDSIGHT_HOST / --host: without tokens the server listens on this machine only, and "
             f"{host!r} is reachable from others.",
-            remedy="Use 127.0.0.1, ::1 or localhost, behind a proxy that authenticates if others must reach it.",
+            remedy="Make a token first with `hindsight token create`, or use 127.0.0.1, ::1 or localhost.",
         )
 
 
-def is_loopback(host: str) -> bool:
-    """Whether a host name or address is this machine itself, without asking any name server."""
-    name = host.strip("[]").lower()
-    if name == "localhost" or name.endswith(".localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return False
+def _listed(text: str) -> list[str]:
+    return [item.strip().rstrip("/").lower() for item in text.split(",") if item.strip()]
 
 
 def _hostname(url: str) -> str:
     try:
         return urlsplit(url).hostname or ""
+    except ValueError:
+        return ""
+
+
+def _netloc(url: str) -> str:
+    try:
+        return urlsplit(url).netloc
     except ValueError:
         return ""

@@ -7,6 +7,7 @@ Both take and give the structs of `hindsight_core.requests` and `responses`, and
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from types import TracebackType
@@ -16,9 +17,10 @@ from urllib.parse import urlsplit
 import httpx
 
 from hindsight_core import calls
-from hindsight_core.access import is_loopback
 from hindsight_core.calls import HttpCall
+from hindsight_core.config import TOKEN_VARIABLE
 from hindsight_core.errors import HindsightError, InvalidInput, TooManyRequests, Unavailable
+from hindsight_core.loopback import is_loopback
 from hindsight_core.models import Memory, Retrieval
 from hindsight_core.requests import (
     ContextRequest,
@@ -72,8 +74,9 @@ class _Client:
         headers = {"Accept": calls.JSON}
         if namespace is not None:
             headers["Hindsight-Namespace"] = namespace
-        if token is not None:
-            headers["Authorization"] = f"Bearer {token}"
+        sent = os.environ.get(TOKEN_VARIABLE) if token is None else token
+        if sent:
+            headers["Authorization"] = f"Bearer {sent}"
         # A proxy of the environment cannot reach this machine's loopback for us.
         self._options: dict[str, Any] = {
             "base_url": url,
@@ -119,7 +122,8 @@ class Hindsight(_Client):
     """A blocking client; close it, or use it as a context manager.
 
     `namespace` is that of requests which name none. Only what is safe to send twice is retried: reads, writes with
-    an idempotency key, and whatever never reached the server. `timeout` is in seconds, for one try of a call.
+    an idempotency key, and whatever never reached the server. `timeout` is in seconds, for one try of a call. `token`
+    is what `hindsight token create` printed; None: what the variable `HINDSIGHT_TOKEN` holds, if it is set.
     """
 
     def __init__(

@@ -12,6 +12,8 @@ from msgspec import Meta
 from hindsight_core.errors import ConfigurationError, FieldError
 
 PREFIX = "HINDSIGHT_"
+# What clients send; no setting of a server.
+TOKEN_VARIABLE = "HINDSIGHT_TOKEN"  # noqa: S105 (a name)
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -24,7 +26,20 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     host: Annotated[
         str, Meta(description="Address the server listens on. Without tokens only loopback is allowed.")
     ] = "127.0.0.1"
+    allowed_hosts: Annotated[
+        str,
+        Meta(description="Names under which it is reached, with commas; empty: with tokens any, else this machine."),
+    ] = ""
+    allowed_origins: Annotated[
+        str, Meta(description="Web pages of other places that may call, such as `https://app.example`, with commas.")
+    ] = ""
+    root_token: Annotated[
+        str, Meta(description="A token that allows everything, for deployments that keep secrets in variables.")
+    ] = ""
     port: Annotated[int, Meta(ge=0, le=65535, description="Port the server listens on; 0 takes a free one.")] = 8100
+    public_url: Annotated[
+        str, Meta(description="Address under which clients reach it, for OAuth metadata; empty: that of the request.")
+    ] = ""
     namespace: Annotated[
         str, Meta(pattern=r"^[A-Za-z0-9._:@-]{1,128}\Z", description="Namespace of requests that name none.")
     ] = "default"

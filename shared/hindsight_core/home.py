@@ -1,4 +1,4 @@
-"""Where this user's memories live when no setting says otherwise."""
+"""Where memories live on this machine."""
 
 from __future__ import annotations
 
@@ -17,3 +17,11 @@ def data_dir() -> Path:
     except ImportError as exc:
         raise MissingExtra.of("What finds the user's data directory", "cli") from exc
     return user_data_path("hindsight", appauthor=False)
+
+
+def local_path(store: str) -> Path | None:
+    """The file of an embedded store that a setting names; None for a store elsewhere."""
+    scheme, separator, rest = store.partition("://")
+    if not separator:
+        return Path(store)
+    return Path(rest.removeprefix("/")) if scheme == "sqlite" else None

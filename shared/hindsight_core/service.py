@@ -71,6 +71,7 @@ from hindsight_core.responses import (
 )
 from hindsight_core.searching import Searcher, context_of
 from hindsight_core.stores import Log, MemoryStore, open_store
+from hindsight_core.tokens import Tokens
 from hindsight_core.transfer import Transfer
 from hindsight_core.updating import Updater
 from hindsight_core.writing import Writer
@@ -84,13 +85,14 @@ _ALL_EVENTS = 10_000
 class MemoryService:
     """Every operation on memories. Methods raise the errors of `hindsight_core.errors` and nothing else.
 
-    One instance serves any number of concurrent calls on one event loop.
+    One instance serves any number of concurrent calls on one event loop. `tokens` are those of its store.
     """
 
     def __init__(
         self, store: MemoryStore, embedder: Embedder | None, settings: Settings, cache: Cache | None = None
     ) -> None:
         self.cache = cache or open_cache()
+        self.tokens = Tokens(store)
         self._store = store
         self._embedder = embedder
         self._settings = settings

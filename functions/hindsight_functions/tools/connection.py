@@ -7,7 +7,6 @@ from typing import Any, Protocol
 
 import msgspec
 
-from hindsight_core.access import Verb
 from hindsight_core.caller import Caller
 from hindsight_core.errors import InvalidInput
 from hindsight_core.models import Decision, Memory
@@ -32,6 +31,7 @@ from hindsight_core.responses import (
     WriteResponse,
 )
 from hindsight_core.service import MemoryService
+from hindsight_core.tokens import Verb
 
 # Whoever names no agent must not read the private memories of those that do, so it is one as well.
 UNNAMED_AGENT = "mcp"

@@ -30,7 +30,7 @@ app = typer.Typer(
 )
 
 
-_GROUPS = {"bench": "Measure on data of your own."}
+_GROUPS = {"bench": "Measure on data of your own.", "token": "Make, list and revoke the tokens of a server."}
 _groups: dict[str, typer.Typer] = {}
 
 
@@ -78,9 +78,9 @@ def _group(name: str) -> typer.Typer:
 def run(arguments: Sequence[str]) -> int:
     """Run a command line; its exit code. Nothing but a defect raises."""
     # Importing them declares them.
-    from hindsight_core.cli import bench, doctor, evaluating, mcp, reading, serve, transfer, writing
+    from hindsight_core.cli import bench, doctor, evaluating, mcp, reading, serve, token, transfer, writing
 
-    del bench, doctor, evaluating, mcp, reading, serve, transfer, writing
+    del bench, doctor, evaluating, mcp, reading, serve, token, transfer, writing
     try:
         app(list(arguments), prog_name="hindsight")
     except SystemExit as exc:

@@ -7,6 +7,7 @@ import os
 import platform
 import shutil
 from collections.abc import AsyncIterator, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -18,15 +19,16 @@ from hindsight_core import config
 from hindsight_core.access import check_bind
 from hindsight_core.cli import tables
 from hindsight_core.cli.commands import DONE, NOTHING, command
-from hindsight_core.cli.serve import listen
+from hindsight_core.cli.serve import listen, tokens_exist
 from hindsight_core.cli.target import Target
 from hindsight_core.config import Settings
 from hindsight_core.errors import HindsightError
+from hindsight_core.home import local_path
 from hindsight_core.release import release
 
 Verdict: TypeAlias = Literal["ok", "note", "fault"]
 # Variables that are no settings of the server: the command line's own, and those of development.
-_OTHERS = ("HINDSIGHT_URL", "HINDSIGHT_STACK_", "HINDSIGHT_TEST_", "HINDSIGHT_REQUIRE_")
+_OTHERS = ("HINDSIGHT_URL", config.TOKEN_VARIABLE, "HINDSIGHT_STACK_", "HINDSIGHT_TEST_", "HINDSIGHT_REQUIRE_")
 _LITTLE_SPACE = 200 << 20
 _VERDICTS: dict[str, Verdict] = {"ok": "ok", "degraded": "note", "down": "fault"}
 _STYLES = {"ok": "green", "note": "yellow", "fault": "red"}
@@ -71,9 +73,13 @@ async def _checks(target: Target) -> AsyncIterator[Check]:
         return
     yield Check("settings", "ok", f"namespace {settings.namespace}, log level {settings.log_level}")
     if target.url is not None:
-        yield await _server(target.url)
+        yield await _server(target.url, target.token)
         return
-    yield _port(settings)
+    tokens = False
+    with suppress(HindsightError):  # what is wrong with the store is said below
+        tokens = await tokens_exist(settings, wait=False)
+        yield Check("tokens", "ok", "every request needs one" if tokens else "none: this machine alone is answered")
+    yield _port(settings, tokens=tokens)
     async for check in _store_and_embedder(settings):
         yield check
 
@@ -84,11 +90,11 @@ def _unknown(names: Iterable[str]) -> list[str]:
     return sorted(name for name in ours if name not in known)
 
 
-async def _server(url: str) -> Check:
+async def _server(url: str, token: str | None) -> Check:
     from hindsight_core.client import AsyncHindsight
 
     try:
-        async with AsyncHindsight(url) as client:
+        async with AsyncHindsight(url, token=token) as client:
             readiness = await client.ready()
     except HindsightError as exc:
         return _fault("server", exc)
@@ -104,9 +110,9 @@ async def _server(url: str) -> Check:
 _PATIENCE = 2.0
 
 
-def _port(settings: Settings) -> Check:
+def _port(settings: Settings, *, tokens: bool) -> Check:
     try:
-        check_bind(settings.host)
+        check_bind(settings.host, tokens=tokens)
         listen(settings.host, settings.port).close()
     except HindsightError as exc:
         if _serves(settings):
@@ -130,7 +136,7 @@ def _serves(settings: Settings) -> bool:
 async def _store_and_embedder(settings: Settings) -> AsyncIterator[Check]:
     from hindsight_core.service import open_service
 
-    path = _path(settings.store)
+    path = local_path(settings.store)
     if path is not None:
         folder = next((parent for parent in path.absolute().parents if parent.exists()), Path("/"))
         free = shutil.disk_usage(folder).free
@@ -159,14 +165,6 @@ async def _store_and_embedder(settings: Settings) -> AsyncIterator[Check]:
         yield _fault("store and embedder", exc)
     finally:
         await service.aclose()
-
-
-def _path(store: str) -> Path | None:
-    """The file of an embedded store; None for a store elsewhere."""
-    scheme, separator, rest = store.partition("://")
-    if not separator:
-        return Path(store)
-    return Path(rest.removeprefix("/")) if scheme == "sqlite" else None
 
 
 async def _embedder(settings: Settings) -> Check:

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hindsight_core.cli.commands import DONE, app, failed
-from hindsight_core.config import load
+from hindsight_core.config import TOKEN_VARIABLE, load
 from hindsight_core.errors import HindsightError, InvalidInput, MissingExtra
 from hindsight_core.home import data_dir
 
 if TYPE_CHECKING:
-    from hindsight_core.access import Verb
     from hindsight_core.caller import Caller
+    from hindsight_core.tokens import Verb
     from hindsight_functions.tools.connection import Memories
 
 
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 def mcp(
     url: Annotated[
         str | None, typer.Option("--url", envvar="HINDSIGHT_URL", help="A server to use, instead of a local store.")
+    ] = None,
+    token: Annotated[
+        str | None, typer.Option("--token", envvar=TOKEN_VARIABLE, help="The token of that server.")
     ] = None,
     store: Annotated[str | None, typer.Option(help="The local store: a path or an opensearch:// URL.")] = None,
     namespace: Annotated[str | None, typer.Option("--namespace", "-n", help="The namespace (tenant).")] = None,
@@ -36,14 +39,16 @@ def mcp(
 ) -> None:
     """Serve memories to an MCP client over standard input and output."""
     try:
-        asyncio.run(_serve(url, store, namespace, {"user_id": user, "agent_id": agent, "session_id": session}))
+        asyncio.run(_serve(url, token, store, namespace, {"user_id": user, "agent_id": agent, "session_id": session}))
     except HindsightError as exc:
         raise typer.Exit(failed(exc, as_json=False)) from None
     except (KeyboardInterrupt, asyncio.CancelledError):
         raise typer.Exit(DONE) from None
 
 
-async def _serve(url: str | None, store: str | None, namespace: str | None, scope: dict[str, str | None]) -> None:
+async def _serve(
+    url: str | None, token: str | None, store: str | None, namespace: str | None, scope: dict[str, str | None]
+) -> None:
     try:
         from hindsight_functions.tools.connection import Connection
         from hindsight_functions.tools.stdio import serve
@@ -53,19 +58,21 @@ async def _serve(url: str | None, store: str | None, namespace: str | None, scop
     assert current is not None
     # A client that is done with its server may as well end it by a signal: what is open is closed then, too.
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, current.cancel)
-    async with _memories(url, store, namespace) as memories:
+    async with _memories(url, token, store, namespace) as memories:
         await serve(Connection(memories=memories, **scope))
 
 
 @asynccontextmanager
-async def _memories(url: str | None, store: str | None, namespace: str | None) -> AsyncGenerator[Memories]:
+async def _memories(
+    url: str | None, token: str | None, store: str | None, namespace: str | None
+) -> AsyncGenerator[Memories]:
     """The client of a server, or a service over a local store, both in the one namespace."""
     if url is not None:
         if store is not None:
             raise InvalidInput.of("--store", "a server has its own; give either --store or --url")
         from hindsight_core.client import AsyncHindsight
 
-        async with AsyncHindsight(url, namespace=namespace) as client:
+        async with AsyncHindsight(url, namespace=namespace, token=token) as client:
             yield client
         return
     from hindsight_core.caller import Caller

@@ -17,7 +17,8 @@ from hindsight_core.cli import tables
 from hindsight_core.cli.commands import DONE, app, failed
 from hindsight_core.config import Settings, load
 from hindsight_core.errors import ConfigurationError, HindsightError, MissingExtra
-from hindsight_core.home import data_dir
+from hindsight_core.home import data_dir, local_path
+from hindsight_core.tokens import Tokens
 
 _GRACE = 10
 # Longer than clients keep a connection idle, so that none is closed under a request.
@@ -34,13 +35,35 @@ def serve(
     """Serve memories over HTTP until it is stopped."""
     try:
         settings = load(os.environ, data_dir=data_dir(), host=host, port=port, store=store)
-        check_bind(settings.host)
+        tokens = asyncio.run(tokens_exist(settings))
+        check_bind(settings.host, tokens=tokens)
         with listen(settings.host, settings.port) as listening:
-            asyncio.run(_serve(settings, listening, tour=tour))
+            asyncio.run(_serve(settings, listening, tokens=tokens, tour=tour))
     except HindsightError as exc:
         raise typer.Exit(failed(exc, as_json=False)) from None
     except KeyboardInterrupt:
         raise typer.Exit(DONE) from None
+
+
+async def tokens_exist(settings: Settings, *, wait: bool = True) -> bool:
+    """Whether requests will need a token; an embedded store that is not there yet is not made for the question.
+
+    With `wait` a store elsewhere that is only starting is waited for, and made ready.
+    """
+    if settings.root_token:
+        return True
+    path = local_path(settings.store)
+    if path is not None and not path.exists():
+        return False
+    from hindsight_core.stores import open_store
+
+    store = open_store(settings.store)
+    try:
+        if wait:
+            await store.prepare(None)
+        return bool(await Tokens(store).all())
+    finally:
+        await store.aclose()
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -66,7 +89,7 @@ def listen(host: str, port: int) -> socket.socket:
     return listening
 
 
-async def _serve(settings: Settings, listening: socket.socket, *, tour: bool) -> None:
+async def _serve(settings: Settings, listening: socket.socket, *, tokens: bool, tour: bool) -> None:
     from hindsight_core.cli.tour import take_tour
     from hindsight_core.service import open_service
 
@@ -88,6 +111,8 @@ async def _serve(settings: Settings, listening: socket.socket, *, tour: bool) ->
             access_log=False,
             timeout_graceful_shutdown=_GRACE,
             timeout_keep_alive=_KEEP_ALIVE,
+            # Who calls is who connects: what a proxy says of others must not make them look near.
+            proxy_headers=False,
         )
         server = uvicorn.Server(config)
 
@@ -103,7 +128,8 @@ async def _serve(settings: Settings, listening: socket.socket, *, tour: bool) ->
         shown = f"[{host}]" if ":" in host else host
         console.print(f"Hindsight listens on http://{shown}:{port} (interface: /schema)")
         console.print(f"Memories are in {settings.store}")
-        console.print("There are no tokens: only this machine is served. Ctrl-C stops it.")
+        whom = "Every request needs a token." if tokens else "There are no tokens: only this machine is served."
+        console.print(f"{whom} Ctrl-C stops it.")
         await server.serve(sockets=[listening])
     finally:
         await service.aclose()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, Union
 import typer
 
 from hindsight_core.cli.options import Options, moment
-from hindsight_core.config import Settings, load
+from hindsight_core.config import TOKEN_VARIABLE, Settings, load
 from hindsight_core.errors import InvalidInput
 from hindsight_core.home import data_dir
 
@@ -29,6 +29,16 @@ class Target(Options, frozen=True, kw_only=True):
         str | None,
         typer.Option(
             "--url", envvar="HINDSIGHT_URL", help="A server to ask, instead of a local store.", rich_help_panel=_PANEL
+        ),
+    ] = None
+    token: Annotated[
+        str | None,
+        typer.Option(
+            "--token",
+            envvar=TOKEN_VARIABLE,
+            show_envvar=True,
+            help="The token of that server.",
+            rich_help_panel=_PANEL,
         ),
     ] = None
     store: Annotated[
@@ -79,7 +89,7 @@ class Target(Options, frozen=True, kw_only=True):
             # The service and the client are imported where they are needed: `--help` and a remote call stay quick.
             from hindsight_core.client import AsyncHindsight
 
-            async with AsyncHindsight(self.url, namespace=self.namespace) as client:
+            async with AsyncHindsight(self.url, namespace=self.namespace, token=self.token) as client:
                 yield client
             return
         from hindsight_core.cli.local import Local

@@ -1,7 +1,8 @@
 """The store port: where memories, their vectors, events, runs and logs live.
 
-A store keeps every promise of this page or it is not a store; the contract tests run over each. Ten verbs, all scoped
-to one namespace. Nothing of a client's reaches a query language: conditions are the typed fields of `Where`.
+A store keeps every promise of this page or it is not a store; the contract tests run over each. Ten verbs are scoped to
+one namespace, two are for what belongs to none. Nothing of a client's reaches a query language: conditions are the
+typed fields of `Where`.
 """
 
 from __future__ import annotations
@@ -163,11 +164,18 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
     count: int = 1
 
 
+class Note(msgspec.Struct, frozen=True, kw_only=True):
+    """A small text that belongs to no namespace; `version` rises by one with every change, 0 was never written."""
+
+    text: str = ""
+    version: int = 0
+
+
 Log: TypeAlias = Literal["events", "runs", "retrievals"]
 
 
 class MemoryStore(Protocol):
-    """Ten verbs. All raise `StoreUnavailable` when the store cannot be reached or answers in time."""
+    """All verbs raise `StoreUnavailable` when the store cannot be reached or does not answer in time."""
 
     async def prepare(self, identity: str | None) -> None:
         """Create or migrate what is stored; raise `ConfigurationError` when the stored vectors are of another model.
@@ -235,6 +243,14 @@ class MemoryStore(Protocol):
 
     async def count(self, namespace: str) -> dict[str, dict[str, int]]:
         """Sizes: `{"status": {...}, "memory_type": {...}, "kind": {...}, "log": {"events": n, "runs": n}}`."""
+        ...
+
+    async def note(self, name: str) -> Note:
+        """What is kept under a name (ASCII letters), as it is now in every process."""
+        ...
+
+    async def keep(self, name: str, text: str, *, expected: int) -> Note:
+        """Put `text` in the place of version `expected`, durably; `Conflict` when another one stands there."""
         ...
 
     async def check(self) -> Component:

@@ -21,6 +21,7 @@ from hindsight_core.stores import (
     Head,
     Log,
     Neighbour,
+    Note,
     Query,
     RankedPage,
     Receipt,
@@ -28,6 +29,7 @@ from hindsight_core.stores import (
     Where,
     exact,
     near,
+    notes,
     reading,
 )
 from hindsight_core.stores.changes import Transaction, write_log
@@ -154,6 +156,15 @@ class SqliteStore:
 
     async def count(self, namespace: str) -> dict[str, dict[str, int]]:
         return await self._read(lambda connection: reading.count(connection, namespace))
+
+    async def note(self, name: str) -> Note:
+        return await self._read(lambda connection: notes.read(connection, name))
+
+    async def keep(self, name: str, text: str, *, expected: int) -> Note:
+        return await self._on(
+            self._writer,
+            lambda: self._connections.write(lambda connection: notes.write(connection, name, text, expected)),
+        )
 
     async def check(self) -> Component:
         await self._read(lambda connection: connection.execute("SELECT count(*) FROM meta").fetchone())

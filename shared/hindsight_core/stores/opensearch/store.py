@@ -20,6 +20,7 @@ from hindsight_core.stores import (
     Head,
     Log,
     Neighbour,
+    Note,
     Query,
     RankedPage,
     Receipt,
@@ -38,6 +39,7 @@ from hindsight_core.stores.opensearch.heads import Heads, State
 from hindsight_core.stores.opensearch.indices import Indices
 from hindsight_core.stores.opensearch.intents import Intents
 from hindsight_core.stores.opensearch.journal import Journal
+from hindsight_core.stores.opensearch.notes import Notes
 from hindsight_core.stores.opensearch.preparation import Preparation
 from hindsight_core.stores.opensearch.search import Search
 
@@ -74,6 +76,7 @@ class OpenSearchStore:
         self._frequencies = Frequencies(indices)
         self._search = Search(indices, dimensions, self._frequencies, self._accesses, options)
         self._journal = Journal(indices)
+        self._notes = Notes(indices)
         # Sequences that this process has made searchable itself, where a head does not say so.
         self._refreshed: dict[str, int] = {}
         # Heads with the time at which they were asked for.
@@ -194,6 +197,14 @@ class OpenSearchStore:
             }
             sizes["log"] = await self._journal.sizes(namespace)
             return sizes
+
+    async def note(self, name: str) -> Note:
+        async with self._in_time():
+            return await self._notes.read(name)
+
+    async def keep(self, name: str, text: str, *, expected: int) -> Note:
+        async with self._in_time():
+            return await self._notes.write(name, text, expected)
 
     async def check(self) -> Component:
         async with self._in_time():

@@ -1,0 +1,64 @@
+"""Letting requests in: a guard over all routes, so that one is open only where it says `opt=OPEN`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, TypeAlias
+
+from litestar.connection import ASGIConnection
+from litestar.handlers import BaseRouteHandler
+
+from hindsight_core.access import Access, Principal
+from hindsight_core.errors import Forbidden, StoreUnavailable
+
+Connection: TypeAlias = ASGIConnection[Any, Any, Any, Any]
+
+# What tells nothing of anybody's memories: liveness, the interface, where to get a token.
+OPEN: Mapping[str, Any] = {"open": True}
+# A protocol that tells an outage in its own words: nothing is let in, and every operation raises what is down.
+TELLS_OUTAGES: Mapping[str, Any] = {"tells_outages": True}
+
+
+async def admit(connection: Connection, handler: BaseRouteHandler) -> None:
+    """The guard: finds out who calls, before anything of the request is read; see `Access.principal`."""
+    if handler.opt.get("open"):
+        return
+    try:
+        found: Principal | StoreUnavailable = await identify(connection)
+    except StoreUnavailable as exc:
+        if not handler.opt.get("tells_outages"):
+            raise
+        found = exc
+    connection.scope["state"]["principal"] = found
+
+
+async def identify(connection: Connection) -> Principal:
+    """Who calls; raises the errors of `Access.principal`. What is wrong with the store is told on this machine only."""
+    access: Access = connection.app.state.access
+    try:
+        return await access.principal(connection.headers, _client(connection), datetime.now(UTC))
+    except StoreUnavailable as exc:
+        if is_near(connection):
+            raise
+        raise StoreUnavailable("Who may call cannot be found out at the moment.", remedy="Try again later.") from exc
+
+
+def is_near(connection: Connection) -> bool:
+    """Whether a program of this machine calls, which may know what is wrong with it."""
+    access: Access = connection.app.state.access
+    try:
+        access.near(connection.headers, _client(connection))
+    except Forbidden:
+        return False
+    return True
+
+
+def _client(connection: Connection) -> str | None:
+    return connection.client.host if connection.client else None
+
+
+def principal_of(connection: Connection) -> Principal | StoreUnavailable:
+    """Who was let in, or what kept the store from saying so."""
+    found: Principal | StoreUnavailable = connection.scope["state"]["principal"]
+    return found
