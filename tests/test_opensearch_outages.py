@@ -9,7 +9,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import pytest
-from hindsight_core.stores.opensearch.loops import both
 from localstack.service import ServiceProcess, free_port
 
 from hindsight_core.errors import ConfigurationError, StoreUnavailable
