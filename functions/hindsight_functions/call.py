@@ -16,6 +16,7 @@ from hindsight_core.config import Settings
 from hindsight_core.decoding import convert
 from hindsight_core.errors import InvalidInput, StoreUnavailable
 from hindsight_core.ids import new_id
+from hindsight_core.limits import Limits
 from hindsight_core.models import Namespace
 from hindsight_core.requests import IdempotencyKey, Request, UpdateRequest, WriteRequest
 from hindsight_core.service import MemoryService
@@ -30,6 +31,13 @@ class _Named(msgspec.Struct):
     namespace: str | None = None
 
 
+def _named(item: msgspec.Raw) -> str | None:
+    try:
+        return msgspec.json.decode(item, type=_Named).namespace
+    except msgspec.DecodeError:
+        return None  # the item is refused later, by itself
+
+
 class Call:
     """What a handler needs besides its request."""
 
@@ -38,6 +46,7 @@ class Call:
         self.service: MemoryService = state.service
         self.metrics: Metrics = state.metrics
         self._settings: Settings = state.settings
+        self._limits: Limits = state.limits
         self._headers = request.headers
         self._id: str = request.scope["state"]["request_id"]
         self._principal = principal_of(request)
@@ -47,8 +56,9 @@ class Call:
         return await self.within(data.namespace, verb)
 
     async def within(self, namespace: str | None, verb: Verb) -> Caller:
-        """The caller in a namespace; None: the header's, the token's, or the default one."""
+        """The caller in a namespace, counted; None: the header's, the token's, or the default one."""
         principal, found = self._allowed(namespace, verb)
+        await self._limits.count(principal, found)
         now = datetime.now(UTC)
         return Caller(
             now=now.replace(microsecond=now.microsecond // 1000 * 1000),
@@ -72,14 +82,15 @@ class Call:
         return self._principal, found
 
     async def among(self, items: Sequence[msgspec.Raw], verb: Verb) -> Caller:
-        """The caller of a batch, let into every namespace that its items name."""
-        for item in items:
-            try:
-                named = msgspec.json.decode(item, type=_Named).namespace
-            except msgspec.DecodeError:
-                continue  # the item is refused later, by itself
-            await self.within(named, verb)
-        return await self.within(None, verb)
+        """The caller of a batch, let into every namespace that its items name; it counts once in each."""
+        named = [_named(item) for item in items]
+        found = {self._allowed(name, verb)[1] for name in named if name is not None}
+        # Where every item says its namespace, nobody needs a default one.
+        caller = await self.within(None if None in named or not named else named[0], verb)
+        principal, _ = self._allowed(caller.namespace, verb)
+        for namespace in sorted(found - {caller.namespace}):
+            await self._limits.count(principal, namespace)
+        return caller
 
     def keyed(self, data: WriteRequest) -> WriteRequest:
         """The write with the key of the `Idempotency-Key` header, where there is one."""

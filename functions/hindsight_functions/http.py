@@ -31,6 +31,7 @@ from hindsight_core.config import Settings, load
 from hindsight_core.errors import Forbidden, HindsightError, StoreUnavailable, Unauthenticated
 from hindsight_core.home import data_dir
 from hindsight_core.ids import new_id
+from hindsight_core.limits import Limits
 from hindsight_core.release import release
 from hindsight_core.responses import Component, Readiness
 from hindsight_core.service import MemoryService, open_service
@@ -105,7 +106,7 @@ def create_app(
         with logs.events(found.log_level):
             own = service or open_service(found, embedder=embedder)
             app.state.settings, app.state.service = found, own
-            app.state.access = Access(own.tokens, found)
+            app.state.access, app.state.limits = Access(own.tokens, found), Limits(own.cache, found)
             try:
                 if service is None:
                     await own.start()

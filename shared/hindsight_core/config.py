@@ -36,6 +36,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     root_token: Annotated[
         str, Meta(description="A token that allows everything, for deployments that keep secrets in variables.")
     ] = ""
+    rate_limit: Annotated[int, Meta(ge=0, description="Calls a minute in one namespace; 0: no limit.")] = 0
+    token_rate_limit: Annotated[
+        int, Meta(ge=0, description="Calls a minute of a token that was made without `--rate`; 0: no limit.")
+    ] = 0
     port: Annotated[int, Meta(ge=0, le=65535, description="Port the server listens on; 0 takes a free one.")] = 8100
     public_url: Annotated[
         str, Meta(description="Address under which clients reach it, for OAuth metadata; empty: that of the request.")
