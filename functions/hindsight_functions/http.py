@@ -107,6 +107,7 @@ def create_app(
             own = service or open_service(found, embedder=embedder)
             app.state.settings, app.state.service = found, own
             app.state.access, app.state.limits = Access(own.tokens, found), Limits(own.cache, found)
+            app.state.metrics.vectors = own.vectors
             try:
                 if service is None:
                     await own.start()

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.metrics_core import CounterMetricFamily
+from prometheus_client.registry import Collector
 
+from hindsight_core.cache.vectors import VectorCache
 from hindsight_core.models import Decision
 
 CONTENT_TYPE = "text/plain; version=0.0.4"
@@ -34,6 +37,9 @@ class Metrics:
             registry=self._registry,
         )
 
+        self.vectors: VectorCache | None = None
+        self._registry.register(_Vectors(self))
+
     def answered(self, method: str, route: str, status: int, seconds: float) -> None:
         self._requests.labels(method, route, str(status)).inc()
         self._seconds.labels(method, route).observe(seconds)
@@ -50,3 +56,17 @@ class Metrics:
     def text(self) -> bytes:
         """All of it, ready to be scraped."""
         return generate_latest(self._registry)
+
+
+class _Vectors(Collector):
+    """How often the vector of a text was there already, of the service that is served by now."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Iterable[CounterMetricFamily]:
+        found = CounterMetricFamily("hindsight_vectors", "Vectors asked of the cache.", labels=["found"])
+        vectors = self._metrics.vectors
+        found.add_metric(["yes"], 0 if vectors is None else vectors.hits)
+        found.add_metric(["no"], 0 if vectors is None else vectors.misses)
+        yield found

@@ -82,6 +82,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     redis_timeout: Annotated[
         float, Meta(gt=0, le=60, description="Seconds before a call to Redis is given up; everything goes on without.")
     ] = 0.5
+    vector_cache_ttl: Annotated[
+        float, Meta(gt=0, description="Seconds that the vector of a text is kept for the next time it is asked for.")
+    ] = 3600.0
+    vector_cache_mb: Annotated[
+        int, Meta(ge=0, description="MiB of this process for such vectors, where no Redis keeps them.")
+    ] = 32
     retrieval_log: Annotated[bool, Meta(description="Whether searches are logged for replay.")] = True
     body_limit: Annotated[int, Meta(ge=1024, description="Largest request body in bytes.")] = 1_048_576
     log_level: Annotated[

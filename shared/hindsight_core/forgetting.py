@@ -8,6 +8,7 @@ from datetime import datetime
 
 import msgspec
 
+from hindsight_core.cache.vectors import VectorCache
 from hindsight_core.caller import Caller, millis
 from hindsight_core.embedding import Embedder
 from hindsight_core.errors import Conflict, InvalidInput, NotFound
@@ -21,6 +22,7 @@ from hindsight_core.ranking import Weights, by_words, formula
 from hindsight_core.requests import Filters, ForgetRequest, RestoreRequest, UndoRequest
 from hindsight_core.responses import Affected, ForgetResponse, UndoResponse, UpdateResponse
 from hindsight_core.stores import MemoryStore, Query, Record, Where
+from hindsight_core.traces import Traces
 
 PAGE = 500
 EXCERPT = 80
@@ -34,10 +36,11 @@ _ATTEMPTS = 8
 class Forgetter:
     """Takes memories out of sight, softly or for good, and brings them back where that is possible."""
 
-    def __init__(self, store: MemoryStore, embedder: Embedder | None, weights: Weights) -> None:
+    def __init__(self, store: MemoryStore, embedder: Embedder | None, weights: Weights, vectors: VectorCache) -> None:
         self._store = store
         self._embedder = embedder
         self._weights = weights
+        self._vectors = vectors
 
     async def forget(self, request: ForgetRequest, caller: Caller) -> ForgetResponse:
         """Forget what the request selects, page by page under one run id; an empty selection is refused.
@@ -47,11 +50,12 @@ class Forgetter:
         scope, now = caller.scope(request), caller.clock(request)
         _check_selection(request, scope)
         ledger = open_ledger(f"forget.{request.mode}", scope.namespace, now, caller, request.reason)
+        traces = Traces(self._vectors)
         affected: list[Affected] = []
         count = 0
         async for page in self._selected(request, scope, now):
             run = msgspec.structs.replace(ledger.run, count=count)
-            touched = await self._forget_page(request, caller, run, page, scope)
+            touched = await self._forget_page(request, caller, run, page, scope, traces)
             count += len(touched)
             affected.extend(touched[: LIST_AT_MOST - len(affected)])
         return ForgetResponse(
@@ -61,7 +65,7 @@ class Forgetter:
             count=count,
             degraded="No embedder here: words alone were compared."
             if request.query is not None and self._embedder is None
-            else None,
+            else traces.left,
         )
 
     async def restore(self, memory_id: str, request: RestoreRequest, caller: Caller) -> UpdateResponse:
@@ -187,7 +191,7 @@ class Forgetter:
         return await self._store.get(scope.namespace, [hit.memory.id for hit in page.hits])
 
     async def _forget_page(
-        self, request: ForgetRequest, caller: Caller, run: Run, page: list[Record], scope: Scope
+        self, request: ForgetRequest, caller: Caller, run: Run, page: list[Record], scope: Scope, traces: Traces
     ) -> list[Affected]:
         for _ in range(_ATTEMPTS):
             ledger = Ledger(run, caller)
@@ -209,7 +213,8 @@ class Forgetter:
                         updated_at=run.at,
                     )
             if request.mode == "erase" and not request.dry_run:
-                await self._clear_contexts(ledger, page, scope.namespace)
+                await traces.of(self._store, scope.namespace, page)
+                await self._clear_contexts(ledger, page, scope.namespace, traces)
             if request.bring_back:
                 touched += await self._bring_back(ledger, page, request, scope)
             if request.dry_run or not touched:
@@ -220,10 +225,11 @@ class Forgetter:
                 await asyncio.sleep(0.005)
                 page = await self._store.get(scope.namespace, [record.memory.id for record in page])
                 continue
+            await traces.remove()
             return touched
         raise Conflict("The namespace is being written so often that this run found no turn.", remedy="Try again.")
 
-    async def _clear_contexts(self, ledger: Ledger, page: list[Record], namespace: str) -> None:
+    async def _clear_contexts(self, ledger: Ledger, page: list[Record], namespace: str, traces: Traces) -> None:
         """An erased turn goes from beside the turns that followed it, and from their vectors."""
         texts = {record.memory.content for record in page} | {
             record.memory.context for record in page if record.memory.context
@@ -236,6 +242,7 @@ class Forgetter:
                 memory = record.memory
                 if memory.id in gone or memory.context is None or not any(text in memory.context for text in texts):
                     continue
+                traces.turn(memory)
                 cleared = msgspec.structs.replace(memory, context=None)
                 bare = msgspec.structs.replace(record, memory=cleared, index=index_fields(cleared), mixed=record.bare)
                 ledger.replace(record, bare, "context erased", "The turn before it was erased.")

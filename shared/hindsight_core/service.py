@@ -6,16 +6,19 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
 from hindsight_core import cursors
 from hindsight_core.cache import Cache, open_cache
+from hindsight_core.cache.vectors import VectorCache
 from hindsight_core.caller import Caller, instant, millis
 from hindsight_core.config import Settings
 from hindsight_core.decoding import decode
 from hindsight_core.drafting import candidates
 from hindsight_core.embedding import Embedder, open_embedder
+from hindsight_core.embedding.cached import CachedEmbedder
 from hindsight_core.errors import (
     ConfigurationError,
     HindsightError,
@@ -80,6 +83,7 @@ _log = logging.getLogger("hindsight.service")
 _LIVE: tuple[Status, ...] = ("active", "pending")
 _HELD: tuple[Status, ...] = ("active", "superseded")
 _ALL_EVENTS = 10_000
+_Answer = TypeVar("_Answer", WriteResponse, SearchResponse, ContextBlock, ForgetResponse)
 
 
 class MemoryService:
@@ -91,19 +95,22 @@ class MemoryService:
     def __init__(
         self, store: MemoryStore, embedder: Embedder | None, settings: Settings, cache: Cache | None = None
     ) -> None:
-        self.cache = cache or open_cache()
+        self.cache = cache or open_cache(value_bytes=settings.vector_cache_mb << 20)
+        self.vectors = VectorCache(self.cache, ttl=settings.vector_cache_ttl)
         self.tokens = Tokens(store)
         self._store = store
         self._embedder = embedder
         self._settings = settings
         self._warming: asyncio.Task[None] | None = None
         weights = _weights(settings)
+        cached = None if embedder is None else CachedEmbedder(embedder, self.vectors)
+        self._cached = cached
         self._journal = Journal(store, retrievals=settings.retrieval_log)
-        self._writer = Writer(store, embedder, _gate(settings), ReconcileSettings(), self._journal)
-        self._searcher = Searcher(store, embedder, weights, self._journal)
-        self._forgetter = Forgetter(store, embedder, weights)
-        self._updater = Updater(store, embedder, self._forgetter)
-        self._transfer = Transfer(store, embedder)
+        self._writer = Writer(store, cached, _gate(settings), ReconcileSettings(), self._journal)
+        self._searcher = Searcher(store, cached, weights, self._journal)
+        self._forgetter = Forgetter(store, cached, weights, self.vectors)
+        self._updater = Updater(store, cached, self._forgetter)
+        self._transfer = Transfer(store, cached)
 
     async def start(self) -> None:
         """Prepare the store, and have the model load meanwhile.
@@ -162,7 +169,7 @@ class MemoryService:
     async def write(self, request: WriteRequest, caller: Caller) -> WriteResponse:
         """Decide what of the request is kept and store it durably; see `hindsight_core.writing`."""
         check_legible(request)
-        return await self._writer.write(request, caller)
+        return self._noted(await self._writer.write(request, caller))
 
     async def write_batch(self, items: Sequence[msgspec.Raw], caller: Caller) -> BatchResponse:
         """Up to 500 writes, each stored or refused by itself; their texts are embedded together."""
@@ -178,7 +185,7 @@ class MemoryService:
                 read.append(request)
             except HindsightError as exc:
                 read.append(exc)
-        passages = Passages(self._embedder)
+        passages = Passages(self._cached)
         await self._embed_ahead([request for request in read if isinstance(request, WriteRequest)], passages)
         results: list[BatchItem] = []
         for index, found in enumerate(read):
@@ -217,7 +224,7 @@ class MemoryService:
     async def search(self, request: SearchRequest, caller: Caller) -> SearchResponse:
         """The best memories for a question; see `hindsight_core.searching`."""
         check_legible(request)
-        return await self._searcher.search(request, caller)
+        return self._noted(await self._searcher.search(request, caller))
 
     async def context(self, request: ContextRequest, caller: Caller) -> ContextBlock:
         """A block of text within a token budget, for the question or the last user message."""
@@ -228,7 +235,7 @@ class MemoryService:
             for name in SearchRequest.__struct_fields__
             if name in ContextRequest.__struct_fields__ and name != "query"
         }
-        return context_of(await self._searcher.search(SearchRequest(query=question, **shared), caller))
+        return self._noted(context_of(await self._searcher.search(SearchRequest(query=question, **shared), caller)))
 
     async def list_memories(self, request: ListRequest, caller: Caller) -> MemoryPage:
         """A page of the scope's memories in a stable order; active and pending ones unless a status is asked for."""
@@ -328,7 +335,7 @@ class MemoryService:
         if request.mode == "erase" and not request.dry_run:
             # What this process has logged but not written yet is erased with the rest.
             await self._journal.flush()
-        return await self._forgetter.forget(request, caller)
+        return self._noted(await self._forgetter.forget(request, caller))
 
     async def restore(self, memory_id: str, request: RestoreRequest, caller: Caller) -> UpdateResponse:
         """Bring a forgotten memory back."""
@@ -359,6 +366,12 @@ class MemoryService:
         if len(report.events) < report.run.count or any(not _concerns(event, scope) for event in report.events):
             raise NotFound(f"The run {run_id!r} reaches beyond this scope.")
         return await self._forgetter.undo(run_id, request, caller)
+
+    def _noted(self, answer: _Answer) -> _Answer:
+        """The answer, saying so where it was made without the cache and says nothing graver."""
+        if answer.degraded is not None or self.cache.trouble is None:
+            return answer
+        return msgspec.structs.replace(answer, degraded=self.cache.trouble)
 
     async def _page(
         self, log: Log, request: PageRequest, caller: Caller
@@ -393,7 +406,7 @@ def open_service(settings: Settings, *, embedder: bool = True) -> MemoryService:
         if embedder
         else None,
         settings,
-        open_cache(settings.redis, timeout=settings.redis_timeout),
+        open_cache(settings.redis, timeout=settings.redis_timeout, value_bytes=settings.vector_cache_mb << 20),
     )
 
 

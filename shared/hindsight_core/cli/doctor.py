@@ -150,6 +150,8 @@ async def _store_and_embedder(settings: Settings) -> AsyncIterator[Check]:
             else:
                 yield Check("store", "fault", f"{folder} cannot be written to.", "Set HINDSIGHT_STORE to another path.")
             yield await _embedder(settings)
+            if settings.redis:
+                yield await _cache(settings)
             return
     try:
         service = open_service(settings)
@@ -178,6 +180,21 @@ async def _embedder(settings: Settings) -> Check:
     except HindsightError as exc:
         return _fault("embedder", exc)
     return Check("embedder", "ok", name)
+
+
+async def _cache(settings: Settings) -> Check:
+    from hindsight_core.cache import open_cache
+
+    try:
+        cache = open_cache(settings.redis, timeout=settings.redis_timeout)
+        try:
+            await cache.start()
+            found = await cache.check()
+        finally:
+            await cache.aclose()
+    except HindsightError as exc:
+        return _fault("cache", exc)
+    return Check(found.name, _VERDICTS[found.status], found.detail, found.remedy)
 
 
 def _fault(what: str, error: HindsightError) -> Check:

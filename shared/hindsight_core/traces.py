@@ -1,0 +1,56 @@
+"""What may be left of a memory outside its store: the vectors of every text that it ever was."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hindsight_core.cache.vectors import VectorCache
+from hindsight_core.models import AuditEvent, Memory
+from hindsight_core.stores import MemoryStore, Record
+
+_ALL_EVENTS = 10_000
+
+
+class Traces:
+    """Collects texts that are about to be erased, while they can still be read, and removes their vectors after."""
+
+    def __init__(self, vectors: VectorCache) -> None:
+        self._vectors = vectors
+        self._texts: set[str] = set()
+        self._identities: set[str] = set()
+        self.left: str | None = None
+        """What could not be removed, as a sentence for the caller."""
+
+    async def of(self, store: MemoryStore, namespace: str, records: Sequence[Record]) -> None:
+        """Note all texts of these memories, those of earlier versions and the turn before them too."""
+        for record in records:
+            self._note(record.memory)
+            if record.memory.version == 1:
+                continue
+            for event in await store.read(namespace, "events", memory_id=record.memory.id, limit=_ALL_EVENTS):
+                if isinstance(event, AuditEvent):
+                    self._note(event.before)
+                    self._note(event.after)
+
+    def turn(self, memory: Memory) -> None:
+        """Note the turn before a memory that stays itself."""
+        self._texts.add(memory.context or "")
+        self._made_by(memory)
+
+    def _note(self, memory: Memory | None) -> None:
+        if memory is not None:
+            self._texts.update(text for text in (memory.content, memory.summary, memory.context) if text)
+            self._made_by(memory)
+
+    def _made_by(self, memory: Memory) -> None:
+        if memory.embedding_model is not None:
+            self._identities.add(memory.embedding_model)
+
+    async def remove(self) -> None:
+        """Remove what is cached of them, once they are erased."""
+        if not await self._vectors.erase(self._identities, self._texts):
+            self.left = (
+                "The cache does not answer, so vectors of erased texts may stay in it"
+                f" until it does, for {self._vectors.ttl:g} s at most."
+            )
+        self._texts.clear()
