@@ -88,6 +88,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     vector_cache_mb: Annotated[
         int, Meta(ge=0, description="MiB of this process for such vectors, where no Redis keeps them.")
     ] = 32
+    reconcile: Annotated[
+        str,
+        Meta(description='Thresholds of reconciliation that differ from the defaults, as JSON: `{"contest_at": 0.3}`.'),
+    ] = "{}"
+    unsettled: Annotated[
+        Literal["both", "newest", "old"],
+        Meta(
+            description="What searches show of contested pairs: `both`, marked, only the `newest`, or only the `old`."
+        ),
+    ] = "both"
     retrieval_log: Annotated[bool, Meta(description="Whether searches are logged for replay.")] = True
     body_limit: Annotated[int, Meta(ge=1024, description="Largest request body in bytes.")] = 1_048_576
     log_level: Annotated[

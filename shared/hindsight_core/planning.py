@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 
 from hindsight_core.caller import Caller, millis
+from hindsight_core.contests import link, settle_by_repetition
 from hindsight_core.drafting import Times, draft
 from hindsight_core.errors import InvalidInput
 from hindsight_core.extraction import Candidate
@@ -16,7 +17,7 @@ from hindsight_core.gate import Verdict
 from hindsight_core.ids import stable_id
 from hindsight_core.indexing import index_fields
 from hindsight_core.ledger import Ledger, open_ledger
-from hindsight_core.models import Contest, Contested, Decision, Memory, Scope
+from hindsight_core.models import Contested, Decision, Memory, Scope
 from hindsight_core.reconciliation import Outcome, ReconcileSettings, reconcile
 from hindsight_core.requests import WriteRequest
 from hindsight_core.responses import WriteResponse
@@ -227,7 +228,7 @@ class WritePlan:
         if outcome.decision == "refuse":
             return None
         if outcome.decision == "duplicate" and targets:
-            return self._confirm(new, targets[0])
+            return self._confirm(new, targets[0], list(records.values()))
         if outcome.late and targets:
             newer = min((target.memory for target in targets), key=lambda memory: memory.valid_from)
             new = msgspec.structs.replace(
@@ -253,21 +254,19 @@ class WritePlan:
             new = msgspec.structs.replace(new, supersedes=tuple(target.memory.id for target in targets))
         elif outcome.decision == "pending":
             new = msgspec.structs.replace(new, status="pending", status_reason=reason)
+            for target in targets:
+                link(ledger, target, new, new.confidence, reason, "doubted")
         # A write can replace one memory and put another in doubt.
         if outcome.decision in {"contest", "supersede", "refine"} and not outcome.late:
             for contender in outcome.contests:
-                if (old_record := records.get(contender.id)) is not None:
-                    old = ledger.get(old_record)
-                    why = _unquoted(contender.why)
-                    link = Contest(id=new.id, probability=contender.probability, reason=why)
-                    links = (*old.memory.contested_by, link)
-                    ledger.change(old, "contested", why, contested_by=links, updated_at=self._times.now)
+                if (doubted := records.get(contender.id)) is not None:
+                    link(ledger, doubted, new, contender.probability, _unquoted(contender.why), "contested")
         record = Record(memory=new, index=index_fields(new), bare=kept.bare, mixed=kept.mixed)
         ledger.add(record, "added", _sentences(kept.verdict.reason, reason))
         return new
 
-    def _confirm(self, new: Memory, target: Record) -> Memory:
-        """Heard again: the stored memory's confidence may rise and a pending one may come true.
+    def _confirm(self, new: Memory, target: Record, around: list[Record]) -> Memory:
+        """Heard again: the stored memory's confidence may rise, a pending one may come true, a contested one holds.
 
         An agent's repetition is an echo, not corroboration.
         """
@@ -280,10 +279,12 @@ class WritePlan:
             fields |= {"status": "active", "status_reason": "Said again, without a doubt."}
             if old.memory.kind == "speculation":
                 fields["kind"] = new.kind
-        if not fields:
-            return old.memory
-        fields["updated_at"] = self._times.now
-        return self.ledger.change(old, "confirmed", "Said again.", **fields).memory
+        if fields:
+            fields["updated_at"] = self._times.now
+            old = self.ledger.change(old, "confirmed", "Said again.", **fields)
+        if new.source != "agent" and new.status == "active":
+            settle_by_repetition(self.ledger, old, around)
+        return self.ledger.get(old).memory
 
 
 def _wishes(old: Memory, new: Memory) -> dict[str, object]:

@@ -35,7 +35,7 @@ _QUOTE = 60
 _CONCERNED = 0.5
 
 
-class ReconcileSettings(msgspec.Struct, frozen=True, kw_only=True):
+class ReconcileSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Probabilities in [0, 1] from which the judge's word is acted on, and how many one write may supersede or contest.
 
     `concern_at`: how surely both must speak of one matter before the new one supersedes the old one unasked.

@@ -9,6 +9,7 @@ from datetime import datetime
 import msgspec
 
 from hindsight_core.caller import Caller, instant, millis, time_zone
+from hindsight_core.contests import Unsettled, shown, standing
 from hindsight_core.context import render
 from hindsight_core.embedding import Embedder
 from hindsight_core.errors import InvalidInput, ProviderUnavailable
@@ -31,11 +32,19 @@ _LEXICAL_ONLY = (0.0, 1.0)
 class Searcher:
     """Searches one store with one embedder; without one it searches by words alone and says so."""
 
-    def __init__(self, store: MemoryStore, embedder: Embedder | None, weights: Weights, journal: Journal) -> None:
+    def __init__(
+        self,
+        store: MemoryStore,
+        embedder: Embedder | None,
+        weights: Weights,
+        journal: Journal,
+        unsettled: Unsettled = "both",
+    ) -> None:
         self._store = store
         self._embedder = embedder
         self._weights = weights
         self._journal = journal
+        self._unsettled: Unsettled = unsettled
 
     async def search(self, request: SearchRequest, caller: Caller) -> SearchResponse:
         """The best memories for a question; a caller's search: it is logged and counted."""
@@ -108,7 +117,8 @@ class Searcher:
                 zone=request.timezone,
             ),
             now=millis(as_of or now),
-            limit=request.top_k,
+            # What is not shown of contested pairs leaves room for others.
+            limit=request.top_k if self._unsettled == "both" else 2 * request.top_k,
             min_score=request.min_score,
         )
         page = await self._store.rank(scope.namespace, query)
@@ -117,6 +127,7 @@ class Searcher:
         if request.filters.status is None and as_of is None and page.eligible < page.in_scope:
             ranked = await self._with_pending(scope.namespace, query, ranked)
         hits = await self._mark(scope, query, ranked, past=question.past or as_of is not None)
+        hits = shown(hits, self._unsettled)[: request.top_k]
         if request.explain:
             hits = [
                 msgspec.structs.replace(hit, explain=explain(hit, question, query.formula, query.now)) for hit in hits
@@ -159,11 +170,12 @@ class Searcher:
         challengers = await self._challengers(scope, ranked)
         ranked = await self._with_challengers(scope.namespace, query, ranked, challengers)
         scores = {hit.memory.id: hit.score for hit in ranked}
-        links = {hit.memory.id: _strongest(hit.memory.contested_by, challengers) for hit in ranked}
+        links = {hit.memory.id: _strongest(hit.memory, challengers) for hit in ranked}
         for _ in links:  # as often as a chain of challengers can be long
             for memory_id, link in links.items():
                 if link is not None:
-                    scores[memory_id] = min(scores[memory_id], scores.get(link.id, scores[memory_id]))
+                    newer_id = challengers[link.id].id
+                    scores[memory_id] = min(scores[memory_id], scores.get(newer_id, scores[memory_id]))
         hits: list[Hit] = []
         for hit in ranked:
             link = links[hit.memory.id]
@@ -176,25 +188,29 @@ class Searcher:
             elif hit.memory.status == "pending":
                 mark, note = "pending", "Unconfirmed."
             elif link is not None:
-                mark, newer = "contested", link.id
+                mark, newer = "contested", challengers[link.id].id
                 note = f"May be outdated; newer: {challengers[link.id].content}"
             score = scores[hit.memory.id]
             hits.append(Hit(memory=hit.memory, score=score, parts=hit.parts, marked=mark, newer=newer, note=note))
         return sorted(hits, key=lambda hit: (-hit.score, hit.marked is not None))[: query.limit]
 
     async def _challengers(self, scope: Scope, ranked: list[Ranked]) -> dict[str, Memory]:
-        """What contests the hits, as far as this caller may see it and it still holds."""
+        """By the ids in their links, what contests the hits, as far as this caller may see it and it still holds."""
         doubted = {link.id for hit in ranked for link in hit.memory.contested_by}
         if not doubted:
             return {}
-        found = [record.memory for record in await self._store.get(scope.namespace, sorted(doubted))]
-        return {memory.id: memory for memory in found if memory.status == "active" and readable(memory, scope)}
+        found = await standing(self._store, scope.namespace, doubted)
+        return {
+            challenger: memory
+            for challenger, memory in found.items()
+            if memory.status == "active" and readable(memory, scope)
+        }
 
     async def _with_challengers(
         self, namespace: str, query: Query, ranked: list[Ranked], challengers: Mapping[str, Memory]
     ) -> list[Ranked]:
         """A challenger that satisfies the filters comes along with what it contests, with its own score."""
-        missing = challengers.keys() - {hit.memory.id for hit in ranked}
+        missing = {memory.id for memory in challengers.values()} - {hit.memory.id for hit in ranked}
         if not missing or query.where.ids is not None:
             return ranked
         where = msgspec.structs.replace(query.where, ids=tuple(sorted(missing)))
@@ -249,8 +265,9 @@ def _check_statuses(request: SearchRequest) -> None:
         raise InvalidInput.of("filters.status", "suppressed memories are found by no search; list them instead")
 
 
-def _strongest(links: tuple[Contest, ...], challengers: Mapping[str, Memory]) -> Contest | None:
-    return max((link for link in links if link.id in challengers), key=lambda link: link.probability, default=None)
+def _strongest(memory: Memory, challengers: Mapping[str, Memory]) -> Contest | None:
+    links = [link for link in memory.contested_by if link.id in challengers and challengers[link.id].id != memory.id]
+    return max(links, key=lambda link: link.probability, default=None)
 
 
 def _loosened(query: Query) -> dict[str, Where]:

@@ -106,8 +106,8 @@ class MemoryService:
         cached = None if embedder is None else CachedEmbedder(embedder, self.vectors)
         self._cached = cached
         self._journal = Journal(store, retrievals=settings.retrieval_log)
-        self._writer = Writer(store, cached, _gate(settings), ReconcileSettings(), self._journal)
-        self._searcher = Searcher(store, cached, weights, self._journal)
+        self._writer = Writer(store, cached, _gate(settings), _reconcile(settings), self._journal)
+        self._searcher = Searcher(store, cached, weights, self._journal, settings.unsettled)
         self._forgetter = Forgetter(store, cached, weights, self.vectors)
         self._updater = Updater(store, cached, self._forgetter)
         self._transfer = Transfer(store, cached)
@@ -460,6 +460,15 @@ def _weights(settings: Settings) -> Weights:
     except msgspec.DecodeError as exc:
         raise ConfigurationError(
             f"HINDSIGHT_RANKING: {exc}", remedy='Give a JSON object such as {"alpha": 0.4}, or unset it.'
+        ) from exc
+
+
+def _reconcile(settings: Settings) -> ReconcileSettings:
+    try:
+        return msgspec.json.decode(settings.reconcile, type=ReconcileSettings)
+    except msgspec.DecodeError as exc:
+        raise ConfigurationError(
+            f"HINDSIGHT_RECONCILE: {exc}", remedy='Give a JSON object such as {"contest_at": 0.3}, or unset it.'
         ) from exc
 
 

@@ -8,6 +8,7 @@ import msgspec
 from msgspec import UNSET
 
 from hindsight_core.caller import Caller, instant
+from hindsight_core.contests import standing
 from hindsight_core.drafting import check_labels, check_no_secret
 from hindsight_core.durations import duration
 from hindsight_core.embedding import Embedder
@@ -74,11 +75,12 @@ class Updater:
         scope, now = caller.scope(request), caller.clock(request)
         new = await self._forgetter.find(memory_id, scope)
         old = await self._forgetter.find(request.other, scope)
-        contested = any(link.id == memory_id for link in old.memory.contested_by)
-        if memory_id == request.other or not (contested or new.memory.status == "pending"):
+        doubts = await standing(self._store, scope.namespace, [link.id for link in old.memory.contested_by])
+        settled = {challenger for challenger, stands in doubts.items() if stands.id == memory_id}
+        if memory_id == request.other or not settled:
             raise Conflict(
                 f"{request.other!r} is not contested by {memory_id!r}.",
-                remedy="Settle only pairs that a write reported under `contests`, or a pending memory.",
+                remedy="Settle what a write reported under `contests`, or a pending memory and what it contradicts.",
             )
         for record in (new, old):
             if record.memory.status not in {"active", "pending"}:
@@ -88,7 +90,7 @@ class Updater:
                 )
         ledger = open_ledger("resolve", scope.namespace, now, caller, request.reason)
         reason = request.reason or f"Settled: {request.decision}."
-        links = tuple(link for link in old.memory.contested_by if link.id != memory_id)
+        links = tuple(link for link in old.memory.contested_by if link.id not in settled)
         self._settle(ledger, new, old, request, reason, links)
         await self._store.commit(scope.namespace, ledger.changes())
         return ResolveResponse(memory=ledger.get(new).memory, other=ledger.get(old).memory, run_id=ledger.run.run_id)

@@ -1,0 +1,187 @@
+"""Pairs in doubt: stored links, what search shows of them, what settles them, and that all of it can be undone."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+import pytest
+
+from hindsight_core.caller import Caller
+from hindsight_core.config import Settings, load
+from hindsight_core.embedding import Embedder
+from hindsight_core.errors import ConfigurationError, Conflict
+from hindsight_core.ledger import open_ledger
+from hindsight_core.models import Contest, Memory
+from hindsight_core.requests import ListRequest, Request, ResolveRequest, SearchRequest, UndoRequest, WriteRequest
+from hindsight_core.responses import WriteResponse
+from hindsight_core.service import MemoryService
+from hindsight_core.stores import MemoryStore
+
+NOW = datetime(2025, 6, 1, 12, tzinfo=UTC)
+LATER = NOW + timedelta(days=1)
+BLUE, GREEN = "The demo runs on blue", "Green runs the demo these days"
+
+
+async def write(service: MemoryService, caller: Caller, content: str, **fields: object) -> WriteResponse:
+    return await service.write(
+        msgspec.convert({"content": content, "now": NOW, "force": True} | fields, WriteRequest), caller
+    )
+
+
+async def kept(service: MemoryService, caller: Caller, content: str, **fields: object) -> Memory:
+    (decision,) = (await write(service, caller, content, reconcile="none", **fields)).results
+    assert decision.memory is not None
+    return decision.memory
+
+
+async def pair(service: MemoryService, store: MemoryStore, caller: Caller) -> tuple[Memory, Memory]:
+    """An old memory and its challenger, as a write leaves them when it is not sure."""
+    old, new = await kept(service, caller, BLUE), await kept(service, caller, GREEN)
+    (record,) = await store.get("default", [old.id])
+    ledger = open_ledger("write", "default", NOW, caller)
+    ledger.change(record, "contested", "perhaps", contested_by=(Contest(id=new.id, probability=0.6, reason="perhaps"),))
+    await store.commit("default", ledger.changes())
+    return old, new
+
+
+async def marks(service: MemoryService, caller: Caller, query: str = BLUE) -> dict[str, tuple[str | None, str | None]]:
+    answer = await service.search(SearchRequest(query=query, now=LATER), caller)
+    return {hit.memory.id: (hit.marked, hit.newer) for hit in answer.hits}
+
+
+async def everything(service: MemoryService, caller: Caller) -> dict[str, Memory]:
+    """All memories as they count: without versions, clocks and statistics."""
+    statuses = ["active", "pending", "superseded", "retracted", "archived"]
+    request = msgspec.convert({"now": LATER, "limit": 1000, "filters": {"status": statuses}}, ListRequest)
+    page = await service.list_memories(request, caller)
+    same = {"version": 0, "updated_at": NOW, "access_count": 0, "last_accessed_at": None}
+    return {memory.id: msgspec.structs.replace(memory, **same) for memory in page.memories}
+
+
+async def test_a_pending_memory_is_linked_to_what_it_contradicts_and_settled_with_that_alone(service, caller):
+    old = await kept(service, caller, BLUE, key="demo.host")
+    other = await kept(service, caller, "The lift is broken", key="lift.state")
+    guess = await write(service, caller, GREEN, key="demo.host", source="agent", confidence=0.3, now=LATER)
+    (decision,) = guess.results
+    assert (decision.decision, decision.related) == ("pending", (old.id,))
+    assert decision.memory_id is not None
+    doubted = await service.get(old.id, Request(), caller)
+    assert [(link.id, link.probability) for link in doubted.contested_by] == [(decision.memory_id, 0.3)]
+    assert (await marks(service, caller))[old.id] == (None, None)  # a guess marks nothing as outdated
+    with pytest.raises(Conflict, match="not contested"):
+        await service.resolve(decision.memory_id, ResolveRequest(other=other.id, decision="supersede"), caller)
+    await service.resolve(decision.memory_id, ResolveRequest(other=old.id, decision="supersede"), caller)
+    assert (await service.get(old.id, Request(), caller)).superseded_by == decision.memory_id
+    assert (await service.get(decision.memory_id, Request(), caller)).status == "active"
+
+
+async def test_saying_the_challenger_again_settles_the_pair_and_can_be_undone(service, store, caller):
+    old, new = await pair(service, store, caller)
+    before = await everything(service, caller)
+    again = await write(service, caller, GREEN, now=LATER)
+    assert again.results[0].decision == "duplicate"
+    after = await service.get(old.id, Request(), caller)
+    assert (after.status, after.superseded_by, after.contested_by) == ("superseded", new.id, ())
+    assert (await service.get(new.id, Request(), caller)).supersedes == (old.id,)
+    await service.undo(again.run_id, UndoRequest(), caller)
+    assert await everything(service, caller) == before
+
+
+async def test_an_agent_that_repeats_the_challenger_settles_nothing(service, store, caller):
+    old, new = await pair(service, store, caller)
+    await write(service, caller, GREEN, source="agent", now=LATER)
+    assert (await marks(service, caller))[old.id] == ("contested", new.id)
+
+
+async def test_saying_the_old_one_again_puts_the_challenger_in_doubt(service, store, caller):
+    old, new = await pair(service, store, caller)
+    await write(service, caller, BLUE, now=LATER)
+    assert await marks(service, caller) == {old.id: (None, None), new.id: ("contested", old.id)}
+
+
+async def test_what_replaces_a_challenger_takes_its_place(service, store, caller):
+    old, new = await pair(service, store, caller)
+    third = await kept(service, caller, "Purple runs the demo these days", supersedes=(new.id,), now=LATER)
+    assert (await marks(service, caller))[old.id] == ("contested", third.id)
+    await service.resolve(third.id, ResolveRequest(other=old.id, decision="supersede"), caller)
+    assert (await service.get(old.id, Request(), caller)).superseded_by == third.id
+
+
+@pytest.fixture
+async def leaning(
+    store: MemoryStore, embedder: Embedder, settings: Settings, request: pytest.FixtureRequest
+) -> AsyncGenerator[MemoryService]:
+    service = MemoryService(store, embedder, msgspec.structs.replace(settings, **request.param))
+    yield service
+    await service.flush()
+
+
+@pytest.mark.parametrize(
+    ("leaning", "shown"),
+    [({"unsettled": "both"}, "both"), ({"unsettled": "newest"}, "new"), ({"unsettled": "old"}, "old")],
+    indirect=["leaning"],
+)
+async def test_a_setting_says_what_is_shown_of_an_unsettled_pair(leaning, store, caller, shown):
+    old, new = await pair(leaning, store, caller)
+    expected: dict[str, dict[str, tuple[str | None, str | None]]] = {
+        "both": {old.id: ("contested", new.id), new.id: (None, None)},
+        "new": {new.id: (None, None)},
+        "old": {old.id: (None, None)},
+    }
+    assert await marks(leaning, caller) == expected[shown]
+
+
+@pytest.mark.parametrize("leaning", [{"reconcile": '{"contest_at": 0, "supersede_at": 1.1}'}], indirect=True)
+async def test_a_contest_is_stored_asked_about_and_undone(leaning, caller):
+    old = await kept(leaning, caller, "My office is on the third floor")
+    before = await everything(leaning, caller)
+    answer = await write(leaning, caller, "My office is on the fifth floor", now=LATER)
+    (decision,) = answer.results
+    assert decision.decision == "contest"
+    assert [contest.id for contest in decision.contests] == [old.id]
+    assert (await marks(leaning, caller, "which floor is my office on"))[old.id] == ("contested", decision.memory_id)
+    await leaning.undo(answer.run_id, UndoRequest(), caller)
+    assert {
+        memory_id: memory for memory_id, memory in (await everything(leaning, caller)).items() if memory_id == old.id
+    } == before
+
+
+@pytest.mark.parametrize(
+    ("decision", "first", "second"),
+    [
+        ("supersede", {"content": BLUE, "key": "demo.host"}, {"content": GREEN, "key": "demo.host"}),
+        ("supersede", {"content": BLUE}, {"content": GREEN, "named": True}),
+        (
+            "pending",
+            {"content": BLUE, "key": "demo.host"},
+            {"content": GREEN, "key": "demo.host", "source": "agent", "confidence": 0.2},
+        ),
+        ("duplicate", {"content": BLUE, "confidence": 0.6}, {"content": BLUE, "confidence": 0.9, "tags": ["seen"]}),
+        (
+            "add",  # older than what is known, so it goes in as already superseded
+            {"content": BLUE, "key": "demo.host"},
+            {"content": GREEN, "key": "demo.host", "observed_at": "2024-01-01T00:00:00Z"},
+        ),
+    ],
+)
+async def test_every_decision_can_be_undone(service, caller, decision, first, second):
+    old = await kept(service, caller, **first)
+    before = await everything(service, caller)
+    second = dict(second)
+    if second.pop("named", False):
+        second["supersedes"] = [old.id]
+    answer = await write(service, caller, now=LATER, **second)
+    assert answer.results[0].decision == decision
+    assert await everything(service, caller) != before
+    await service.undo(answer.run_id, UndoRequest(), caller)
+    left = await everything(service, caller)
+    assert left[old.id] == before[old.id]
+    assert {memory.id for memory in left.values() if memory.status in {"active", "pending"}} == {old.id}
+
+
+def test_thresholds_that_do_not_exist_are_refused_with_the_variable(tmp_path):
+    settings = load({"HINDSIGHT_RECONCILE": '{"contest": 1}'}, data_dir=tmp_path)
+    with pytest.raises(ConfigurationError, match="HINDSIGHT_RECONCILE"):
+        MemoryService(None, None, settings)  # type: ignore[arg-type]
