@@ -135,7 +135,7 @@ class Searcher:
         counts = await self._counts(scope.namespace, query, page, detailed=request.explain)
         context = None
         if request.token_budget is not None:
-            context = render(hits, request.token_budget, recall)
+            context = render(hits, request.token_budget, recall, time_zone(request.timezone))
         return SearchResponse(
             hits=tuple(hits),
             query=reading,

@@ -75,4 +75,4 @@ def line(memory: Shown) -> str:
         doubt = f" [{escape(memory.note)}]"
     elif memory.status != "active":
         doubt = f" [{'unconfirmed' if memory.status == 'pending' else memory.status}]"
-    return f"- {memory.id} ({when}, {memory.kind}, from {said}){doubt} {escape(memory.content)}"
+    return f"- {escape(memory.id)} ({when}, {memory.kind}, from {said}){doubt} {escape(memory.content)}"

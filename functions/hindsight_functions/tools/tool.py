@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from datetime import datetime
-from typing import Annotated, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import UNSET, UnsetType
 
 from hindsight_functions.tools.connection import Connection
 
-Timezone: TypeAlias = Annotated[str, Meta(description="IANA name")]
+# A name such as Asia/Shanghai; models know.
+Timezone: TypeAlias = str
 
 
 class Answer(msgspec.Struct, frozen=True):

@@ -19,9 +19,7 @@ class Arguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     content: Annotated[Content, Meta(description="One self-contained statement, in the user's language.")]
     memory_type: Literal["episodic", "semantic"] | UnsetType = UNSET
     kind: Kind | UnsetType = UNSET
-    key: (
-        Annotated[str, Meta(description="Slot of one value, e.g. user.address; a new one replaces it.")] | UnsetType
-    ) = UNSET
+    key: Annotated[str, Meta(description="Slot of one value, e.g. user.address")] | UnsetType = UNSET
     confidence: Annotated[Fraction, Meta(description="0 to 1")] | UnsetType = UNSET
     source: Annotated[Source, Meta(description="agent: your own guess. Default user.")] | UnsetType = UNSET
     ttl: Annotated[str, Meta(description="e.g. 30d or PT1H")] | UnsetType = UNSET
@@ -29,7 +27,7 @@ class Arguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     observed_at: Annotated[datetime, Meta(description="If not now.")] | UnsetType = UNSET
     timezone: Timezone | UnsetType = UNSET
     visibility: Annotated[Visibility, Meta(description="private: this agent only.")] | UnsetType = UNSET
-    supersedes: Annotated[list[str], Meta(description="Ids")] | UnsetType = UNSET
+    supersedes: list[str] | UnsetType = UNSET
     force: Annotated[bool, Meta(description="Store what was skipped.")] | UnsetType = UNSET
     user_id: str | UnsetType = UNSET
 
@@ -113,15 +111,16 @@ def _data(decision: Decision, *, stored: bool) -> Written:
 
 def _words(decision: Decision) -> str:
     memory_id, related = decision.memory_id, ", ".join(decision.related)
+    reason = escape(decision.reason)
     match decision.decision:
         case "skip":
-            return f"Not stored: {decision.reason} Only if the user insists, write it again with force=true."
+            return f"Not stored: {reason} Only if the user insists, write it again with force=true."
         case "refuse":
-            return f"Refused, nothing was stored: {decision.reason}"
+            return f"Refused, nothing was stored: {reason}"
         case "duplicate":
             return f"Known already as {memory_id}; nothing new was stored."
         case "pending":
-            words = f"Kept as {memory_id}, unconfirmed: {decision.reason}"
+            words = f"Kept as {memory_id}, unconfirmed: {reason}"
             if related:
                 words += (
                     f" It differs from {related}. Once the user confirms it, call "
@@ -130,7 +129,7 @@ def _words(decision: Decision) -> str:
                 )
             return words
         case "supersede" | "refine" if decision.superseded:
-            return f"Stored as {memory_id}. It replaces {', '.join(decision.superseded)}: {decision.reason}"
+            return f"Stored as {memory_id}. It replaces {', '.join(decision.superseded)}: {reason}"
         case "contest" if decision.contests:
             return _question(decision)
         case _:
@@ -155,8 +154,7 @@ TOOL = Tool(
     title="Remember",
     description=(
         "Remember one lasting fact, preference, instruction or event, or its new value, when the user states it; one "
-        "call each. Not for questions, small talk, secrets, or what memory told you. If it answers contests, settle "
-        "them with memory_update."
+        "call each. Not for questions, small talk, secrets, or what memory told. Settle contests with memory_update."
     ),
     arguments=Arguments,
     answer=Written,
