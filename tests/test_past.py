@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hindsight_core.past import is_past_question
+from hindsight_core.past import asks_what_happened, asks_when, is_past_question, tells_when
 
 
 @pytest.mark.parametrize(
@@ -91,3 +91,52 @@ def test_a_typographic_apostrophe_changes_nothing():
 @given(st.text())
 def test_any_text_is_judged(text: str):
     assert is_past_question(text) in {True, False}
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "What did I cook for Ann?",
+        "Where was the offsite held?",
+        "Which countries have we visited?",
+        "Have I ever been to Oslo?",
+        "who did I meet two weeks ago",
+        "我给小王买了什么",
+        "你告诉过我哪些办法",
+        "上次去的那家店叫什么",
+        "我们什么时候签的合同？",
+    ],
+)
+def test_what_happened_may_be_in_an_old_memory(question: str):
+    assert asks_what_happened(question)
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "What is my address?",
+        "where do I work?",
+        "Has the order shipped?",
+        "what's the status of the migration",
+        "Do I like tea?",
+        "when is my next appointment?",
+        "我的地址是哪个",
+        "我的订单到了吗",
+        "现在住哪",
+        "我不喜欢喜剧片，对吗？",
+        "我对什么过敏",
+    ],
+)
+def test_what_is_so_now_is_rather_in_a_new_memory(question: str):
+    assert not asks_what_happened(question)
+
+
+def test_questions_for_a_time_and_memories_that_tell_one():
+    assert asks_when("When did Ann move?")
+    assert asks_when("我们几号签的合同？")
+    assert not asks_when("What did Ann move?")
+    assert not asks_when("我们签了什么？")
+    assert tells_when("She moved last Friday.")
+    assert tells_when("上周五签的。")
+    assert not tells_when("She likes to move.")
+    assert not tells_when("合同签好了。")

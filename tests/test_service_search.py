@@ -46,6 +46,55 @@ async def test_a_relevant_memory_of_180_days_beats_irrelevant_ones_of_today(serv
     assert found.hits[0].memory.id == old.id
 
 
+@pytest.mark.parametrize(
+    ("past", "present"),
+    [
+        ("What did Priya bring to the picnic?", "What does Priya bring to the picnic?"),
+        ("小李上次带了什么去野餐？", "小李带什么去野餐？"),
+    ],
+)
+async def test_the_age_of_a_memory_does_not_count_where_something_is_asked_that_happened(
+    service, caller, past, present
+):
+    old = NOW - timedelta(days=300)
+    await keep(service, caller, "Priya brought lemon tarts to the picnic", memory_type="episodic", observed_at=old)
+    (hit,) = (await find(service, caller, past, explain=True)).hits
+    assert (hit.parts.recency, hit.explain.half_life_days) == (1.0, None)
+    (hit,) = (await find(service, caller, present, explain=True)).hits
+    assert hit.parts.recency < 0.01
+    assert hit.explain.half_life_days == 7
+
+
+ASIDES = {
+    "en": "We talked about the choir, the new bus line and the roof that had been leaking since the storm, and how the "
+    "neighbours had organised everything among themselves, with lists on the door and soup for everybody afterwards. ",
+    "zh": "我们聊了合唱团、新开的公交线路，还有暴风雨之后一直漏水的屋顶，邻居们自己把一切都安排好了，"
+    "门上贴着名单，忙完以后大家一起喝汤，又说起楼下的花园，谁来浇水，谁来剪枝，秋天的落叶怎么处理。",
+}
+
+
+@pytest.mark.parametrize(
+    ("language", "aside", "question"),
+    [
+        ("en", "My passport lies in the blue tin on the attic shelf. ", "Where is my passport?"),
+        ("zh", "我把护照放在阁楼架子上的蓝色铁盒里，签证夹在护照里面，铁盒的钥匙挂在厨房门后。", "我的护照在哪里？"),
+    ],
+)
+async def test_what_a_long_memory_says_in_passing_is_found_by_meaning(
+    service, caller, embedder, language, aside, question
+):
+    around = (ASIDES[language] * 8)[:400]
+    middle = len(around) // 2
+    stored = await keep(service, caller, around[:middle] + aside + around[middle:])
+    assert stored.summary is not None
+    assert aside.strip() not in stored.summary
+    (asked,) = await embedder.embed([question], "query")
+    (summary,) = await embedder.embed([stored.summary], "passage")
+    (hit,) = (await find(service, caller, question)).hits
+    scale = embedder.calibration.hi - embedder.calibration.lo
+    assert hit.parts.similarity > (float(asked @ summary) - embedder.calibration.lo) / scale + 0.05
+
+
 async def test_every_part_lies_between_zero_and_one_and_the_score_is_their_sum(service, caller):
     for language in ("en", "zh"):
         await keep(service, caller, RELEVANT[language][0], confidence=0.7)

@@ -13,7 +13,7 @@ from hindsight_core.caller import Caller, millis
 from hindsight_core.embedding import Embedder
 from hindsight_core.errors import Conflict, InvalidInput, NotFound
 from hindsight_core.filtering import in_scope, scope_where, where_of
-from hindsight_core.indexing import index_fields, mix
+from hindsight_core.indexing import index_fields
 from hindsight_core.ledger import Ledger, open_ledger
 from hindsight_core.models import AuditEvent, ForgetMode, Memory, Run, Scope, Status
 from hindsight_core.passages import Passages
@@ -297,12 +297,12 @@ class Forgetter:
 async def rebuilt(record: Record, memory: Memory, passages: Passages) -> Record:
     """The record of a changed memory: index entries anew, and vectors anew only where the embedded text changed."""
     index = index_fields(memory)
-    if memory.embedded_text == record.memory.embedded_text and memory.context == record.memory.context:
+    if all(getattr(memory, name) == getattr(record.memory, name) for name in ("content", "summary", "context")):
         return msgspec.structs.replace(record, memory=memory, index=index)
-    bare = (await passages.of([memory.embedded_text]))[0]
-    turns = await passages.of([memory.context]) if memory.context else []
+    previous = [memory.context] if memory.context else []
+    bare, mixed = await passages.pair(memory.embedded_text, memory.content, previous)
     memory = msgspec.structs.replace(memory, embedding_model=passages.model)
-    return Record(memory=memory, index=index, bare=bare, mixed=mix(bare, turns))
+    return Record(memory=memory, index=index, bare=bare, mixed=mixed)
 
 
 def _check_selection(request: ForgetRequest, scope: Scope) -> None:

@@ -15,6 +15,7 @@ from hindsight_core.models import Memory
 _QUESTION = re.compile(r"[?？]\s*$|[吗呢么]\s*[。.!！~～…]*\s*$")
 _HAN = re.compile(r"[\u4e00-\u9fff]")
 MIX_PREVIOUS = (0.3, 0.2)
+MIX_SUMMARY = 0.5
 
 
 class IndexFields(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,9 +70,17 @@ def days_between(start: datetime, end: datetime, limit: int = 31) -> tuple[str, 
     return tuple((start.date() + timedelta(days=i)).isoformat() for i in range(span))
 
 
-def mix(bare: NDArray[np.float32], previous: list[NDArray[np.float32]]) -> NDArray[np.float32]:
-    """The vector that searches use: the memory's own, with the turn before (.3) and the one before that (.2)."""
+def mix(
+    bare: NDArray[np.float32], previous: list[NDArray[np.float32]], whole: NDArray[np.float32] | None = None
+) -> NDArray[np.float32]:
+    """The vector that searches use: the memory's own, with the turn before (.3) and the one before that (.2).
+
+    Where `bare` is that of a summary, `whole` is the whole text's: the summary then counts half as much as it.
+    """
     mixed = bare.astype(np.float32, copy=True)
+    if whole is not None:
+        mixed = whole + np.float32(MIX_SUMMARY) * bare
+        mixed /= max(np.float32(np.linalg.norm(mixed)), np.float32(1e-6))
     for weight, vector in zip(MIX_PREVIOUS, previous, strict=False):
         mixed += np.float32(weight) * vector
     norm = float(np.linalg.norm(mixed))

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from hindsight_core.embedding import Embedder
 from hindsight_core.errors import ProviderUnavailable
+from hindsight_core.indexing import mix
 from hindsight_core.stores import Vector
 
 
@@ -31,3 +32,12 @@ class Passages:
                 )
             self._known.update(zip(missing, await self._embedder.embed(missing, "passage"), strict=True))
         return [self._known[text] for text in texts]
+
+    async def pair(self, embedded: str, content: str, previous: Sequence[str]) -> tuple[Vector, Vector]:
+        """The vector of a memory's embedded text, and the one that searches use (see `indexing.mix`).
+
+        `embedded` is the summary of a long `content`, else the content; `previous` the turns before it, latest first.
+        """
+        bare, *turns = await self.of([embedded, *previous])
+        whole = None if embedded == content else (await self.of([content]))[0]
+        return bare, mix(bare, turns, whole)

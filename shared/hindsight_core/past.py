@@ -1,4 +1,4 @@
-"""Questions about how things were: “where did I live before?”, 以前住哪, which memories replaced since answer."""
+"""Questions and the past: how things were (以前住哪), what happened, and when."""
 
 from __future__ import annotations
 
@@ -16,6 +16,30 @@ def is_past_question(text: str) -> bool:
     language = language_of(text)
     languages: tuple[Language, ...] = ("zh",) if language == "zh" else ("en", "zh")
     return any(_asks(text, each) for each in languages)
+
+
+def asks_what_happened(text: str) -> bool:
+    """Whether a text asks for, or tells of, something that happened: “what did I cook for Ann?”, 我上次去了哪里.
+
+    What is so now (“what is my address?”) is rather in a newer memory; what happened is as well in an old one.
+    """
+    return _holds("happened", text)
+
+
+def asks_when(text: str) -> bool:
+    """Whether a question asks when something was or will be."""
+    return _holds("when", text)
+
+
+def tells_when(text: str) -> bool:
+    """Whether a memory has a word of time in it."""
+    return _holds("timed", text)
+
+
+def _holds(cue: str, text: str) -> bool:
+    languages: tuple[Language, ...] = ("zh",) if language_of(text) == "zh" else ("en", "zh")
+    plain = text.replace("’", "'")
+    return any(table("past", each).patterns[cue].search(plain) for each in languages)
 
 
 def _asks(text: str, language: Language) -> bool:

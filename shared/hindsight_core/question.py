@@ -9,7 +9,7 @@ import msgspec
 
 from hindsight_core.indexing import days_between
 from hindsight_core.lexical import tokens
-from hindsight_core.past import is_past_question
+from hindsight_core.past import asks_what_happened, asks_when, is_past_question
 from hindsight_core.responses import TimeWindow
 from hindsight_core.temporal import event_days, find_range
 
@@ -21,7 +21,9 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     """A question, read.
 
     `bare` is its text without the speakers' names (what is embedded: a name in it would pull every turn of that
-    speaker near), `terms` its tokens without repeats, `speakers` and `days` in the form of `IndexFields`.
+    speaker near), `terms` its tokens without repeats, `speakers` and `days` in the form of `IndexFields`. `decays` is
+    False where the age of a memory says nothing about whether it answers: the question asks for something that
+    happened, or names its time. `when` tells that it asks for a time.
     """
 
     text: str
@@ -31,6 +33,8 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     days: tuple[str, ...]
     window: TimeWindow | None
     past: bool
+    decays: bool = True
+    when: bool = False
 
 
 def read(text: str, now: datetime, speakers: frozenset[str]) -> Question:
@@ -58,6 +62,8 @@ def read(text: str, now: datetime, speakers: frozenset[str]) -> Question:
         days=tuple(sorted(days)),
         window=window,
         past=past,
+        decays=not (past or window or asks_what_happened(text)),
+        when=asks_when(text),
     )
 
 

@@ -132,10 +132,12 @@ def formula(
     intent: str | None = None,
     speakers: tuple[str, ...] = (),
     days: tuple[str, ...] = (),
+    decays: bool = True,
 ) -> Formula:
     """The formula of one search: the weights, what its question names, and the caller's profile and intent.
 
-    `calibration` is (lo, hi) of the embedder; `speakers` and `days` are in the form of `IndexFields`.
+    `calibration` is (lo, hi) of the embedder; `speakers` and `days` are in the form of `IndexFields`. Without `decays`
+    only a memory's own half-life counts, none of its type or the profile.
     """
     relevance: list[Similarity | Lexical | Weight] = [
         Similarity(weight=weights.alpha, lo=calibration[0], hi=calibration[1]),
@@ -147,7 +149,9 @@ def formula(
         relevance.append(Weight(name="date", field="days", values=days, weight=weights.date))
     relevance.append(Weight(name="question", field="question", values=("1",), weight=weights.question))
     half_lives = dict(PROFILES[profile])
-    half_lives.update((name, days or None) for name, days in weights.half_lives.items())
+    half_lives.update((name, half_life or None) for name, half_life in weights.half_lives.items())
+    if not decays:
+        half_lives = dict.fromkeys(half_lives)
     rest: list[Decay | Field | Weight] = [
         Decay(weight=weights.recency, half_lives=half_lives),
         Field(field="confidence", weight=weights.confidence),

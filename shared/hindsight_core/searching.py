@@ -106,6 +106,7 @@ class Searcher:
                 intent=intent,
                 speakers=question.speakers,
                 days=question.days,
+                decays=question.decays,
             ),
             scope=scope_where(scope),
             where=where_of(

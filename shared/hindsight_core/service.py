@@ -74,6 +74,7 @@ from hindsight_core.responses import (
 )
 from hindsight_core.searching import Searcher, context_of
 from hindsight_core.stores import Log, MemoryStore, open_store
+from hindsight_core.summary import embedded_text
 from hindsight_core.tokens import Tokens
 from hindsight_core.transfer import Transfer
 from hindsight_core.updating import Updater
@@ -207,7 +208,8 @@ class MemoryService:
             if (request.content is None) == (request.messages is None):
                 continue
             try:
-                texts += [found.text for found in candidates(request) if found.dismissed is None]
+                offered = [found.text for found in candidates(request) if found.dismissed is None]
+                texts += [text for found in offered for text in (embedded_text(found), found)]
             except HindsightError:
                 continue  # the write itself will name what is wrong
         try:

@@ -32,6 +32,11 @@ def summarise(content: str) -> str | None:
     return _cut(best)
 
 
+def embedded_text(content: str) -> str:
+    """What stands for a text where its meaning is compared: its summary if it is long, else the text itself."""
+    return summarise(content) or content
+
+
 def _cut(sentence: str) -> str:
     if len(sentence) <= SUMMARY_LENGTH:
         return sentence

@@ -14,7 +14,7 @@ from hindsight_core.drafting import check_labels, check_no_secret
 from hindsight_core.embedding import Embedder
 from hindsight_core.errors import HindsightError, InvalidInput
 from hindsight_core.filtering import where_of
-from hindsight_core.indexing import index_fields, mix
+from hindsight_core.indexing import index_fields
 from hindsight_core.ledger import open_ledger
 from hindsight_core.legibility import check_legible
 from hindsight_core.models import Memory
@@ -97,13 +97,14 @@ class Transfer:
 
     async def _records(self, memories: list[Memory]) -> list[Record]:
         passages = Passages(self._embedder)
-        bare = await passages.of([memory.embedded_text for memory in memories])
-        await passages.of([memory.context for memory in memories if memory.context])
+        texts = [(memory.embedded_text, memory.content, memory.context) for memory in memories]
+        await passages.of([text for several in texts for text in several if text])
         records: list[Record] = []
-        for memory, vector in zip(memories, bare, strict=True):
-            turns = await passages.of([memory.context]) if memory.context else []
+        for memory in memories:
+            previous = [memory.context] if memory.context else []
+            bare, mixed = await passages.pair(memory.embedded_text, memory.content, previous)
             stored = msgspec.structs.replace(memory, version=1, embedding_model=passages.model)
-            records.append(Record(memory=stored, index=index_fields(stored), bare=vector, mixed=mix(vector, turns)))
+            records.append(Record(memory=stored, index=index_fields(stored), bare=bare, mixed=mixed))
         return records
 
 

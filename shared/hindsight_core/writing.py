@@ -14,7 +14,6 @@ from hindsight_core.embedding import Embedder
 from hindsight_core.errors import Conflict
 from hindsight_core.extraction import Candidate
 from hindsight_core.gate import GateSettings, Verdict, find_secret, judge
-from hindsight_core.indexing import mix
 from hindsight_core.journal import Journal
 from hindsight_core.models import Scope
 from hindsight_core.passages import Passages
@@ -23,7 +22,7 @@ from hindsight_core.reconciliation import ReconcileSettings
 from hindsight_core.requests import WriteRequest
 from hindsight_core.responses import WriteResponse
 from hindsight_core.stores import MemoryStore, Receipt, Vector
-from hindsight_core.summary import summarise
+from hindsight_core.summary import embedded_text
 
 ATTEMPTS = 64
 
@@ -118,10 +117,9 @@ class Writer:
                 judged[i] = judge(candidate, vector=None, settings=self._gate)
             else:
                 open_.append(i)
-        texts = [_embedded(offered[i].text) for i in open_]
-        turns = [turn for i in open_ for turn in offered[i].previous]
-        vectors = await passages.of(texts)
-        await passages.of(turns)
+        vectors = await passages.of([embedded_text(offered[i].text) for i in open_])
+        # In one batch, what the kept ones will need; most are kept, and a text costs more in a batch of its own.
+        await passages.of([text for i in open_ for text in (offered[i].text, *offered[i].previous)])
         task = (await passages.of([request.task]))[0] if request.task and self._embedder is not None else None
         for i, bare in zip(open_, vectors, strict=True):
             verdict = judge(
@@ -136,7 +134,8 @@ class Writer:
             if not (verdict.keep or request.force) or verdict.refused:
                 judged[i] = verdict
                 continue
-            mixed = mix(bare, await passages.of(offered[i].previous))
+            text = offered[i].text
+            _, mixed = await passages.pair(embedded_text(text), text, offered[i].previous)
             judged[i] = Kept(candidate=offered[i], verdict=verdict, bare=bare, mixed=mixed)
         return judged
 
@@ -155,10 +154,6 @@ def _without_secrets(candidate: Candidate) -> Candidate:
         context=None if context is not None and find_secret(context) is not None else context,
         previous=tuple(turn for turn in candidate.previous if find_secret(turn) is None),
     )
-
-
-def _embedded(text: str) -> str:
-    return summarise(text) or text
 
 
 def _fingerprint(request: WriteRequest) -> str:

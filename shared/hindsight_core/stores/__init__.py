@@ -38,8 +38,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     """A memory with what the store indexes beside it.
 
     `bare` is the calibrated unit vector of `memory.embedded_text`, float32 of shape (dimension,); `mixed` the one that
-    searches use (the bare one mixed with the turns before it), equal to `bare` where there is no context. Both are
-    None for memories that have no vector (working memory, or written while the embedder was down).
+    searches use (the bare one mixed with the turns before it and, where it is a summary's, with the whole text's). Both
+    are None for memories that have no vector (working memory, or written while the embedder was down).
     """
 
     memory: Memory
