@@ -63,6 +63,9 @@ async def test_the_age_of_a_memory_does_not_count_where_something_is_asked_that_
     (hit,) = (await find(service, caller, present, explain=True)).hits
     assert hit.parts.recency < 0.01
     assert hit.explain.half_life_days == 7
+    # Who names a profile has said how fast things age.
+    (hit,) = (await find(service, caller, past, explain=True, profile="task")).hits
+    assert hit.explain.half_life_days == 3
 
 
 ASIDES = {

@@ -106,7 +106,8 @@ class Searcher:
                 intent=intent,
                 speakers=question.speakers,
                 days=question.days,
-                decays=question.decays,
+                # Who names a profile has said how fast things age for them.
+                decays=question.decays or request.profile != "default",
             ),
             scope=scope_where(scope),
             where=where_of(
