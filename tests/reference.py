@@ -57,9 +57,10 @@ def satisfies(where: Where, record: Record) -> bool:
             return False
         if memory.valid_to is not None and millis(memory.valid_to) <= where.valid_at:
             return False
-    if where.alive_at is not None and memory.expires_at is not None and not memory.pinned:
-        return millis(memory.expires_at) > where.alive_at
-    return True
+    ends = None if memory.expires_at is None or memory.pinned else millis(memory.expires_at)
+    if where.alive_at is not None and ends is not None and ends <= where.alive_at:
+        return False
+    return where.expired_at is None or (ends is not None and ends <= where.expired_at)
 
 
 def _same(one: Scalar, other: Scalar | None) -> bool:

@@ -12,7 +12,7 @@ from commandline import Cli, command_line, written
 ADDRESS = "My shipping address is 12 Elm Street, Leeds."
 COMMANDS = (
     "serve", "write", "search", "get", "list", "history", "update", "resolve", "forget", "restore", "undo", "runs",
-    "import", "export", "stats", "doctor",
+    "sweep", "import", "export", "stats", "doctor",
 )  # fmt: skip
 DOG = "My dog is called Biscuit."
 
@@ -124,6 +124,21 @@ def test_update_without_a_change_is_refused(cli: Cli):
 def test_a_stale_version_is_refused(cli: Cli):
     memory_id = written(cli, DOG)
     assert cli("update", memory_id, "--pin", "--version", "9").code == 2
+
+
+def test_a_sweep_lists_what_it_would_do_does_it_and_says_how_to_take_it_back(cli: Cli):
+    memory_id = written(cli, DOG, "--ttl", "1h")
+    later = ("sweep", "expire", "idle", "--now", "2999-01-01T00:00:00Z")
+    dry = cli(*later, "--dry-run")
+    assert (dry.code, DOG in dry.out, "undo" in dry.out) == (0, True, False)
+    assert cli("get", memory_id, "--json").json["status"] == "active"
+    done = cli(*later)
+    assert "Expired on " in done.out
+    assert cli("get", memory_id, "--json").json["status"] == "archived"
+    assert cli(*later).code == 1
+    assert cli("undo", done.out.split("hindsight undo ")[1].strip()).code == 0
+    assert cli("get", memory_id, "--json").json["status"] == "active"
+    assert cli("sweep", "everything").code == 2
 
 
 def test_forget_restore_and_undo(cli: Cli):

@@ -22,6 +22,7 @@ from hindsight_core.requests import (
     PageRequest,
     Request,
     SearchRequest,
+    SweepRequest,
     UpdateRequest,
     WriteRequest,
 )
@@ -62,6 +63,7 @@ def test_every_operation_round_trips(client: Hindsight):
     assert len(client.runs(PageRequest()).runs) >= 5
     assert len(client.events(PageRequest()).events) >= 5
     assert client.stats().memories == 1
+    assert client.sweep(SweepRequest(policies=("expire", "idle"))).complete
     retrieval = client.retrievals(PageRequest()).retrievals[0]
     assert client.retrieval(retrieval.id).query == retrieval.query
     assert client.ready().ready

@@ -112,6 +112,7 @@ def random_where(rng: random.Random) -> Where:
         "observed_to": [at + 20 * DAY_MS],
         "valid_at": [at],
         "alive_at": [START_MS + rng.randint(-3, 3) * DAY_MS],
+        "expired_at": [START_MS + rng.randint(-3, 3) * DAY_MS],
     }
     names = rng.sample(sorted(choices), rng.choice([0, 1, 1, 2, 3]))
     return Where(**{name: rng.choice(choices[name]) for name in names})  # type: ignore[arg-type]

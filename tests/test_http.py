@@ -216,6 +216,24 @@ async def test_forgetting_without_a_selection_is_refused_never_all(http: httpx.A
     assert (await http.get("/v1/stats")).json()["by_status"] == {"active": 1}
 
 
+async def test_a_sweep_reports_what_it_did_counts_it_and_stops_at_its_limit(http: httpx.AsyncClient):
+    for n in range(2):
+        await stored(http, f"{DOG} {n}", ttl="1d")
+    asked = {"policies": ["expire"], "now": "2999-01-01T00:00:00Z", "limit": 1}
+    dry = (await http.post("/v1/sweeps", json={**asked, "dry_run": True})).json()
+    first = (await http.post("/v1/sweeps", json=asked)).json()
+    assert (dry["affected"], dry["cursor"], first["complete"]) == (first["affected"], None, False)
+    rest = (await http.post("/v1/sweeps", json={**asked, "cursor": first["cursor"]})).json()
+    assert (rest["count"], rest["run_id"]) == (1, first["run_id"])
+    assert rest["policies"][0] | {"took_ms": 0} == {
+        "policy": "expire", "examined": 1, "actions": {"archived": 1}, "took_ms": 0,
+    }  # fmt: skip
+    metrics = (await http.get("/metrics")).text
+    assert 'hindsight_swept_total{action="archived",policy="expire"} 2.0' in metrics
+    assert (await http.post("/v1/sweeps", json={"policies": ["all"]})).status_code == 422
+    assert (await http.post("/v1/sweeps", json={"user_id": "ann"})).status_code == 422
+
+
 async def test_a_run_lists_what_it_did_and_can_be_undone(http: httpx.AsyncClient):
     memory_id = await stored(http)
     run_id = (await http.post("/v1/forget", json={"ids": [memory_id]})).json()["run_id"]

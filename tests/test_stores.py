@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -12,12 +13,13 @@ from msgspec.structs import replace
 from hindsight_core.errors import ConfigurationError, Conflict
 from hindsight_core.lexical import tokens
 from hindsight_core.models import Contest
-from hindsight_core.stores import ChangeSet, Head, MemoryStore, Note, Receipt, Where
-from reference import ranked
+from hindsight_core.stores import ChangeSet, Head, MemoryStore, Note, Receipt, Where, reading
+from reference import ranked, satisfies
 from samples import (
     EVERYTHING,
     LATER,
     NAMESPACE,
+    START_MS,
     OpenStore,
     event,
     found,
@@ -284,6 +286,46 @@ async def test_a_scan_goes_by_id_and_continues_after_the_last_one_whatever_was_w
 
 
 # -- read your writes -------------------------------------------------------------------------------------------------
+
+
+async def test_a_scan_without_vectors_differs_in_nothing_else(store: MemoryStore) -> None:
+    records = random_records(3, 20)
+    await store.commit(NAMESPACE, puts(*records))
+    whole = await store.scan(NAMESPACE, EVERYTHING, after=None, limit=50)
+    light = await store.scan(NAMESPACE, EVERYTHING, after=None, limit=50, vectors=False)
+    assert len(whole) == 20
+    assert any(r.bare is not None for r in whole)
+    assert [(r.memory, r.index) for r in light] == [(r.memory, r.index) for r in whole]
+    assert all(r.bare is None and r.mixed is None for r in light)
+
+
+async def test_pages_of_what_has_expired_are_the_same_few_or_many(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records = random_records(4, 60)
+    await store.commit(NAMESPACE, puts(*records))
+    where = Where(statuses=("active", "pending"), expired_at=START_MS)
+    expected = sorted(r.memory.id for r in records if satisfies(where, r))
+    assert len(expected) > 3
+    for most in (0, 5000):
+        monkeypatch.setattr(reading, "_SORTED_AT_MOST", most)
+        seen: list[str] = []
+        while page := await store.scan(NAMESPACE, where, after=seen[-1] if seen else None, limit=2):
+            seen += [r.memory.id for r in page]
+        assert seen == expected
+
+
+async def test_a_census_counts_by_user_and_type_and_namespaces_are_those_with_memories(store: MemoryStore) -> None:
+    records = random_records(6, 80)
+    await store.commit(NAMESPACE, puts(*records))
+    await store.commit("other", puts(record(memory("a", namespace="other")), run_id="2"))
+    statuses = ("active", "superseded")
+    expected = Counter((r.memory.user_id, r.memory.memory_type) for r in records if r.memory.status in statuses)
+    assert await store.census(NAMESPACE, statuses) == expected
+    assert await store.census("nobody", statuses) == {}
+    assert await store.namespaces() == [NAMESPACE, "other"]
+    assert await store.namespaces(after=NAMESPACE, limit=5) == ["other"]
+    assert await store.namespaces(limit=1) == [NAMESPACE]
 
 
 async def test_every_change_is_seen_at_once_by_every_other_reader(opened: OpenStore) -> None:

@@ -107,6 +107,15 @@ async def test_a_search_logged_after_its_hit_was_erased_leaves_no_entry(store: M
 # -- logs -------------------------------------------------------------------------------------------------------------
 
 
+async def test_a_memory_that_was_accessed_and_changed_reads_as_before_to_the_digit(store: MemoryStore) -> None:
+    await store.commit(NAMESPACE, puts(record(memory("a"))))
+    await store.log(NAMESPACE, accesses=[Access(memory_id="a", at=START_MS, count=2)])
+    (got,) = await store.get(NAMESPACE, ["a"])
+    await store.commit(NAMESPACE, puts(successor(got), run_id="2"))
+    (again,) = await store.get(NAMESPACE, ["a"])
+    assert msgspec.json.encode(again.memory) == msgspec.json.encode(replace(got.memory, version=2))
+
+
 async def test_accesses_add_up_and_change_neither_version_nor_clocks(store: MemoryStore) -> None:
     await store.commit(NAMESPACE, puts(record(memory("a")), record(memory("b"))))
     sequence = (await store.head(NAMESPACE)).sequence

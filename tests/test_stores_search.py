@@ -74,6 +74,8 @@ CONDITIONS = [
     Where(valid_at=START_MS - 9 * DAY_MS),
     Where(alive_at=START_MS),
     Where(alive_at=START_MS + DAY_MS),
+    Where(expired_at=START_MS),
+    Where(expired_at=START_MS + DAY_MS, statuses=("active", "pending")),
     Where(statuses=("active",), tags_any=("red",), alive_at=START_MS, reader="coder", metadata={"n": (1, "1")}),
 ]
 

@@ -10,8 +10,23 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody
 
 from hindsight_core.models import ForgetMode
-from hindsight_core.requests import ForgetRequest, PageRequest, Reason, Request, RestoreRequest, UndoRequest
-from hindsight_core.responses import ForgetResponse, RunPage, RunReport, UndoResponse, UpdateResponse
+from hindsight_core.requests import (
+    ForgetRequest,
+    PageRequest,
+    Reason,
+    Request,
+    RestoreRequest,
+    SweepRequest,
+    UndoRequest,
+)
+from hindsight_core.responses import (
+    ForgetResponse,
+    RunPage,
+    RunReport,
+    SweepReport,
+    UndoResponse,
+    UpdateResponse,
+)
 from hindsight_functions.aws import LambdaHandler
 from hindsight_functions.call import Call
 from hindsight_functions.http import create_app
@@ -71,6 +86,14 @@ async def undo_run(run_id: FromPath[str], data: JSONBody[UndoRequest], call: Nam
     return await call.service.undo(run_id, data, await call.by(data, "write"))
 
 
-routes = [forget_memory, forget_memories, restore_memory, list_runs, get_run, undo_run]
+@post("/v1/sweeps", status_code=200)
+async def sweep(data: JSONBody[SweepRequest], call: NamedDependency[Call]) -> SweepReport:
+    """Forget by the policies: what has expired, makes room, is idle or was archived long ago; promote the confirmed."""
+    report = await call.service.sweep(data, await call.by(data, "admin"))
+    call.metrics.swept(report)
+    return report
+
+
+routes = [forget_memory, forget_memories, restore_memory, list_runs, get_run, undo_run, sweep]
 app = create_app(routes, name="forget", embedder=False)
 handler = LambdaHandler(app)

@@ -10,6 +10,7 @@ from prometheus_client.registry import Collector
 
 from hindsight_core.cache.vectors import VectorCache
 from hindsight_core.models import Decision
+from hindsight_core.responses import SweepReport
 
 CONTENT_TYPE = "text/plain; version=0.0.4"
 
@@ -30,6 +31,12 @@ class Metrics:
         )
         self._searches = Counter(
             "hindsight_searches", "Searches, by whether they found anything.", ["found"], registry=self._registry
+        )
+        self._swept = Counter(
+            "hindsight_swept", "Memories changed by sweeps.", ["policy", "action"], registry=self._registry
+        )
+        self._sweep_seconds = Histogram(
+            "hindsight_sweep_seconds", "Seconds a policy of a sweep took.", ["policy"], registry=self._registry
         )
         self._degraded = Counter(
             "hindsight_degraded",
@@ -52,6 +59,12 @@ class Metrics:
         self._searches.labels("yes" if found else "no").inc()
         if degraded:
             self._degraded.inc()
+
+    def swept(self, report: SweepReport) -> None:
+        for done in report.policies:
+            self._sweep_seconds.labels(done.policy).observe(done.took_ms / 1000)
+            for action, memories in () if report.dry_run else done.actions.items():
+                self._swept.labels(done.policy, action).inc(memories)
 
     def text(self) -> bytes:
         """All of it, ready to be scraped."""

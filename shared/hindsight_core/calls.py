@@ -20,6 +20,7 @@ from hindsight_core.requests import (
     ResolveRequest,
     RestoreRequest,
     SearchRequest,
+    SweepRequest,
     UndoRequest,
     UpdateRequest,
     WriteRequest,
@@ -40,6 +41,7 @@ from hindsight_core.responses import (
     RunReport,
     SearchResponse,
     Stats,
+    SweepReport,
     UndoResponse,
     UpdateResponse,
     WriteResponse,
@@ -157,6 +159,11 @@ def run(run_id: str, request: Request) -> HttpCall[RunReport]:
 
 def undo(run_id: str, request: UndoRequest) -> HttpCall[UndoResponse]:
     return _post(f"/v1/runs/{_id(run_id)}/undo", request, UndoResponse)
+
+
+def sweep(request: SweepRequest) -> HttpCall[SweepReport]:
+    # What a sweep has done is not found again, so that a second one does the rest.
+    return _post("/v1/sweeps", request, SweepReport, repeatable=True)
 
 
 def ready() -> HttpCall[Readiness]:

@@ -31,6 +31,7 @@ from hindsight_core.requests import (
     ResolveRequest,
     RestoreRequest,
     SearchRequest,
+    SweepRequest,
     UndoRequest,
     UpdateRequest,
     WriteRequest,
@@ -50,6 +51,7 @@ from hindsight_core.responses import (
     RunReport,
     SearchResponse,
     Stats,
+    SweepReport,
     UndoResponse,
     UpdateResponse,
     WriteResponse,
@@ -218,6 +220,9 @@ class Hindsight(_Client):
     def undo(self, run_id: str, request: UndoRequest = _UNDO) -> UndoResponse:
         return self._send(calls.undo(run_id, request))
 
+    def sweep(self, request: SweepRequest) -> SweepReport:
+        return self._send(calls.sweep(request))
+
     def ready(self) -> Readiness:
         return self._send(calls.ready())
 
@@ -331,6 +336,9 @@ class AsyncHindsight(_Client):
 
     async def undo(self, run_id: str, request: UndoRequest = _UNDO) -> UndoResponse:
         return await self._send(calls.undo(run_id, request))
+
+    async def sweep(self, request: SweepRequest) -> SweepReport:
+        return await self._send(calls.sweep(request))
 
     async def ready(self) -> Readiness:
         return await self._send(calls.ready())

@@ -98,6 +98,28 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             description="What searches show of contested pairs: `both`, marked, only the `newest`, or only the `old`."
         ),
     ] = "both"
+    capacity_namespace: Annotated[
+        int, Meta(ge=0, description="Memories of a namespace beyond which the least worth keeping make room; 0: any.")
+    ] = 0
+    capacity_user: Annotated[int, Meta(ge=0, description="The same for one user.")] = 0
+    capacity_episodic: Annotated[int, Meta(ge=0, description="The same for one user's episodic memories.")] = 0
+    capacity_semantic: Annotated[int, Meta(ge=0, description="The same for one user's semantic memories.")] = 0
+    access_extends: Annotated[
+        str, Meta(description="How long an access keeps a memory that would expire, such as `7d`; empty: not at all.")
+    ] = ""
+    access_extends_until: Annotated[
+        str, Meta(description="How long after it was stored accesses can keep a memory from expiring.")
+    ] = "90d"
+    idle_after: Annotated[
+        str, Meta(description="How long memories of low confidence stay unused before a sweep archives them; `never`.")
+    ] = "180d"
+    idle_confidence: Annotated[float, Meta(ge=0, le=1, description="Up to which confidence that holds.")] = 0.5
+    purge_after: Annotated[
+        str, Meta(description="How long archived memories are kept before a sweep erases them; `never`.")
+    ] = "365d"
+    sweep_rate: Annotated[
+        int, Meta(ge=0, description="Memories a sweep changes per second at most, so that searches go on; 0: no limit.")
+    ] = 1000
     retrieval_log: Annotated[bool, Meta(description="Whether searches are logged for replay.")] = True
     body_limit: Annotated[int, Meta(ge=1024, description="Largest request body in bytes.")] = 1_048_576
     log_level: Annotated[

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from hindsight_core.caller import instant, millis
 from hindsight_core.errors import InvalidInput
-from hindsight_core.models import Memory, Scalar, Scope, Status
+from hindsight_core.models import AuditEvent, Memory, Scalar, Scope, Status
 from hindsight_core.requests import Filters
 from hindsight_core.stores import Where
 
@@ -37,6 +37,12 @@ def in_scope(memory: Memory, scope: Scope) -> bool:
     if scope.task_id is not None and memory.task_id != scope.task_id:
         return False
     return memory.visibility == "shared" or scope.agent_id is None or memory.agent_id == scope.agent_id
+
+
+def concerns(event: AuditEvent, scope: Scope) -> bool:
+    """Whether an event tells of a memory of the scope; erased memories tell nothing of whose they were."""
+    memory = event.after or event.before
+    return scope == Scope(namespace=scope.namespace) if memory is None else in_scope(memory, scope)
 
 
 def readable(memory: Memory, scope: Scope) -> bool:

@@ -1,4 +1,4 @@
-"""Forget, restore, undo: each a run of status changes that can be listed beforehand and taken back afterwards."""
+"""Forget and restore: runs of status changes that can be listed beforehand and taken back afterwards."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from hindsight_core.models import AuditEvent, ForgetMode, Memory, Run, Scope, St
 from hindsight_core.passages import Passages
 from hindsight_core.question import read
 from hindsight_core.ranking import Weights, by_words, formula
-from hindsight_core.requests import Filters, ForgetRequest, RestoreRequest, UndoRequest
-from hindsight_core.responses import Affected, ForgetResponse, UndoResponse, UpdateResponse
+from hindsight_core.requests import Filters, ForgetRequest, RestoreRequest
+from hindsight_core.responses import Affected, ForgetResponse, UpdateResponse
 from hindsight_core.stores import MemoryStore, Query, Record, Where
 from hindsight_core.traces import Traces
 
@@ -51,17 +51,17 @@ class Forgetter:
         _check_selection(request, scope)
         ledger = open_ledger(f"forget.{request.mode}", scope.namespace, now, caller, request.reason)
         traces = Traces(self._vectors)
-        affected: list[Affected] = []
+        told: list[Affected] = []
         count = 0
         async for page in self._selected(request, scope, now):
             run = msgspec.structs.replace(ledger.run, count=count)
             touched = await self._forget_page(request, caller, run, page, scope, traces)
             count += len(touched)
-            affected.extend(touched[: LIST_AT_MOST - len(affected)])
+            told.extend(touched[: LIST_AT_MOST - len(told)])
         return ForgetResponse(
             run_id=ledger.run.run_id,
             dry_run=request.dry_run,
-            affected=tuple(affected),
+            affected=tuple(told),
             count=count,
             degraded="No embedder here: words alone were compared."
             if request.query is not None and self._embedder is None
@@ -85,53 +85,18 @@ class Forgetter:
             if before is not None and before.status not in _RESTORABLE:
                 status = before.status
                 break
-        fields: dict[str, object] = {"status": status, "status_reason": request.reason, "updated_at": now}
+        fields: dict[str, object] = {
+            "status": status,
+            "status_reason": request.reason,
+            "updated_at": now,
+            "forgotten_at": None,
+        }
         if memory.expires_at is not None and memory.expires_at <= now:
             fields["expires_at"] = None
         ledger = open_ledger("restore", scope.namespace, now, caller, request.reason)
         after = ledger.change(record, "restored", request.reason, **fields)
         await self._store.commit(scope.namespace, ledger.changes())
         return UpdateResponse(memory=after.memory, previous_version=memory.version)
-
-    async def undo(self, run_id: str, request: UndoRequest, caller: Caller) -> UndoResponse:
-        """Take a whole run back: each memory becomes what it was before, unless it changed since (`kept`)."""
-        scope, now = caller.scope(request), caller.clock(request)
-        run = await self.run(scope.namespace, run_id)
-        if run.operation == "forget.erase":
-            raise Conflict("An erasure cannot be undone: nothing of the text is left.")
-        if run.undone_by is not None:
-            raise Conflict(f"{run_id!r} was undone already, by {run.undone_by!r}.")
-        first, last = await self._ends(scope.namespace, run_id)
-        ledger = open_ledger("undo", scope.namespace, now, caller, request.reason)
-        ledger.run = msgspec.structs.replace(ledger.run, undoes=run_id)
-        kept: list[str] = []
-        affected: list[Affected] = []
-        records = {record.memory.id: record for record in await self._store.get(scope.namespace, list(last))}
-        passages = Passages(self._embedder)
-        changed = {
-            memory_id
-            for memory_id, after in last.items()
-            if memory_id not in records or after is None or records[memory_id].memory.version != after.version
-        }
-        for memory_id in last:
-            record = records.get(memory_id)
-            # What a memory that stays had replaced stays replaced.
-            if record is None or memory_id in changed or record.memory.superseded_by in changed:
-                kept.append(memory_id)
-                continue
-            before = await self._rebuilt(record, first[memory_id], passages)
-            affected.append(_affected(record.memory, before.memory.status))
-            ledger.replace(record, before, "undone", request.reason or f"Undo of {run_id}.")
-        if affected and not request.dry_run:
-            await self._store.commit(scope.namespace, ledger.changes(undone=run_id))
-        return UndoResponse(
-            run_id=ledger.run.run_id,
-            undoes=run_id,
-            affected=tuple(affected),
-            count=len(affected),
-            kept=tuple(kept),
-            dry_run=request.dry_run,
-        )
 
     async def find(self, memory_id: str, scope: Scope) -> Record:
         """The record under this id, if it lies in the scope; `NotFound` otherwise, as if it did not exist."""
@@ -200,7 +165,7 @@ class Forgetter:
             for record in page:
                 if (after := _forgotten(record.memory, request.mode)) is None:
                     continue
-                touched.append(_affected(record.memory, after))
+                touched.append(affected(record.memory, after))
                 if request.mode == "erase":
                     ledger.erase(record, request.reason)
                 else:
@@ -211,10 +176,11 @@ class Forgetter:
                         status=_STATUS_OF[request.mode],
                         status_reason=request.reason or f"Asked to {request.mode}.",
                         updated_at=run.at,
+                        forgotten_at=run.at,
                     )
             if request.mode == "erase" and not request.dry_run:
                 await traces.of(self._store, scope.namespace, page)
-                await self._clear_contexts(ledger, page, scope.namespace, traces)
+                await clear_contexts(self._store, ledger, page, scope.namespace, traces)
             if request.bring_back:
                 touched += await self._bring_back(ledger, page, request, scope)
             if request.dry_run or not touched:
@@ -229,24 +195,6 @@ class Forgetter:
             return touched
         raise Conflict("The namespace is being written so often that this run found no turn.", remedy="Try again.")
 
-    async def _clear_contexts(self, ledger: Ledger, page: list[Record], namespace: str, traces: Traces) -> None:
-        """An erased turn goes from beside the turns that followed it, and from their vectors."""
-        texts = {record.memory.content for record in page} | {
-            record.memory.context for record in page if record.memory.context
-        }
-        gone = {record.memory.id for record in page}
-        after: str | None = None
-        while found := await self._store.scan(namespace, Where(), after=after, limit=PAGE):
-            after = found[-1].memory.id
-            for record in found:
-                memory = record.memory
-                if memory.id in gone or memory.context is None or not any(text in memory.context for text in texts):
-                    continue
-                traces.turn(memory)
-                cleared = msgspec.structs.replace(memory, context=None)
-                bare = msgspec.structs.replace(record, memory=cleared, index=index_fields(cleared), mixed=record.bare)
-                ledger.replace(record, bare, "context erased", "The turn before it was erased.")
-
     async def _bring_back(
         self, ledger: Ledger, page: list[Record], request: ForgetRequest, scope: Scope
     ) -> list[Affected]:
@@ -258,7 +206,7 @@ class Forgetter:
         for record in await self._store.get(scope.namespace, list(dict.fromkeys(ids))):
             memory = record.memory
             if memory.status == "superseded" and memory.superseded_by in gone and memory.id not in gone:
-                back.append(_affected(memory, "active"))
+                back.append(affected(memory, "active"))
                 ledger.change(
                     record,
                     "restored",
@@ -271,27 +219,30 @@ class Forgetter:
                 )
         return back
 
-    async def _ends(self, namespace: str, run_id: str) -> tuple[dict[str, Memory | None], dict[str, Memory | None]]:
-        """What each memory of a run was before its first event and after its last."""
-        first: dict[str, Memory | None] = {}
-        last: dict[str, Memory | None] = {}
-        after: str | None = None
-        while events := await self._store.read(namespace, "events", run_id=run_id, after=after, limit=PAGE):
-            for event in events:
-                assert isinstance(event, AuditEvent)
-                first.setdefault(event.memory_id, event.before)
-                last[event.memory_id] = event.after
-            after = events[-1].id if isinstance(events[-1], AuditEvent) else None
-        return first, last
 
-    async def _rebuilt(self, record: Record, before: Memory | None, passages: Passages) -> Record:
-        """The record of a memory as it was; one that did not exist yet becomes retracted, so that its trail stays."""
-        if before is None:
-            memory = msgspec.structs.replace(record.memory, status="retracted", status_reason="Its writing was undone.")
-            return msgspec.structs.replace(record, memory=memory)
-        # The audit keeps no context, and no operation but erasure changes it.
-        before = msgspec.structs.replace(before, context=record.memory.context)
-        return await rebuilt(record, before, passages)
+async def clear_contexts(
+    store: MemoryStore, ledger: Ledger, page: list[Record], namespace: str, traces: Traces
+) -> None:
+    """An erased turn goes from beside the turns that followed it, and from their vectors."""
+    texts = {record.memory.content for record in page} | {
+        record.memory.context for record in page if record.memory.context
+    }
+    gone = {record.memory.id for record in page}
+    after: str | None = None
+    while found := await store.scan(namespace, Where(), after=after, limit=PAGE, vectors=False):
+        after = found[-1].memory.id
+        quoting = [
+            record.memory.id
+            for record in found
+            if record.memory.id not in gone
+            and (context := record.memory.context) is not None
+            and any(text in context for text in texts)
+        ]
+        for record in await store.get(namespace, quoting):
+            traces.turn(record.memory)
+            cleared = msgspec.structs.replace(record.memory, context=None)
+            bare = msgspec.structs.replace(record, memory=cleared, index=index_fields(cleared), mixed=record.bare)
+            ledger.replace(record, bare, "context erased", "The turn before it was erased.")
 
 
 async def rebuilt(record: Record, memory: Memory, passages: Passages) -> Record:
@@ -327,6 +278,7 @@ def _forgotten(memory: Memory, mode: ForgetMode) -> str | None:
     return None if memory.status == status else status
 
 
-def _affected(memory: Memory, after: str) -> Affected:
+def affected(memory: Memory, after: str, reason: str = "") -> Affected:
+    """What a run does to a memory, as its answer tells it."""
     excerpt = memory.content if len(memory.content) <= EXCERPT else memory.content[: EXCERPT - 1] + "…"
-    return Affected(id=memory.id, excerpt=excerpt, before=memory.status, after=after)
+    return Affected(id=memory.id, excerpt=excerpt, before=memory.status, after=after, reason=reason)

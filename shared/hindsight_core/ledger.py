@@ -17,8 +17,10 @@ class Ledger:
     Each memory rises by one version in a run, however often the run touches it; `get` answers what it is by now.
     """
 
-    def __init__(self, run: Run, caller: Caller) -> None:
+    def __init__(self, run: Run, caller: Caller, at: datetime | None = None) -> None:
+        """`at` is when the changes happen, where that is later than the run began."""
         self.run = run
+        self._at = at or run.at
         self._caller = caller
         self._base: dict[str, Memory | None] = {}
         self._now: dict[str, Record] = {}
@@ -81,11 +83,11 @@ class Ledger:
     def _event(self, memory_id: str, action: str, reason: str, before: Memory | None, after: Memory | None) -> None:
         self._events.append(
             AuditEvent(
-                id=self._caller.new_id(self.run.at),
+                id=self._caller.new_id(self._at),
                 namespace=self.run.namespace,
                 memory_id=memory_id,
                 run_id=self.run.run_id,
-                at=self.run.at,
+                at=self._at,
                 actor=self._caller.actor,
                 action=action,
                 reason=reason,

@@ -53,7 +53,8 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """One memory with every field of its life.
 
     `valid_from` and `valid_to` bound the half-open interval in which it holds; `observed_at` is when it was true or
-    said, and is None when nobody knows. `version` rises by one with every change.
+    said, and is None when nobody knows. `forgotten_at` is when it was archived, suppressed or retracted.
+    `version` rises by one with every change.
     """
 
     id: str
@@ -81,6 +82,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     last_accessed_at: datetime | None = None
     access_count: int = 0
     expires_at: datetime | None = None
+    forgotten_at: datetime | None = None
     half_life_days: Annotated[float, Meta(gt=0)] | None = None
     status: Status = "active"
     status_reason: str = ""

@@ -32,6 +32,7 @@ Extract: TypeAlias = Literal["auto", "none"]
 Reconcile: TypeAlias = Literal["auto", "none"]
 Wait: TypeAlias = Literal["searchable", "durable"]
 Resolution: TypeAlias = Literal["supersede", "coexist", "duplicate", "refine", "retract"]
+Policy: TypeAlias = Literal["expire", "evict", "idle", "promote", "purge"]
 Ttl: TypeAlias = Annotated[str, Meta(min_length=2, max_length=40)] | Annotated[float, Meta(gt=0)]
 Key: TypeAlias = Annotated[str, Meta(min_length=1, max_length=256)]
 MemoryId: TypeAlias = Annotated[str, Meta(min_length=1, max_length=64)]
@@ -199,6 +200,19 @@ class RestoreRequest(Request, frozen=True, kw_only=True):
 class UndoRequest(Request, frozen=True, kw_only=True):
     reason: Reason = ""
     dry_run: bool = False
+
+
+class SweepRequest(Request, frozen=True, kw_only=True):
+    """Which policies to apply to a namespace, none for all of them.
+
+    A sweep stops when it has changed `limit` memories or `budget_seconds` are over; `cursor`, from its report, goes on.
+    """
+
+    policies: tuple[Policy, ...] = ()
+    dry_run: bool = False
+    limit: Annotated[int, Meta(ge=1, le=10_000)] = 10_000
+    budget_seconds: Annotated[float, Meta(gt=0, le=3600)] | None = None
+    cursor: Annotated[str, Meta(max_length=512)] | None = None
 
 
 class PageRequest(Request, frozen=True, kw_only=True):

@@ -9,6 +9,7 @@ import msgspec
 
 from hindsight_core.errors import FieldError, HindsightError
 from hindsight_core.models import AuditEvent, Decision, Hit, Memory, Retrieval, Run
+from hindsight_core.requests import Policy
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
@@ -136,12 +137,13 @@ class ResolveResponse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Affected(msgspec.Struct, frozen=True, kw_only=True, rename={"before": "from", "after": "to"}):
-    """One memory that a run touches: its status `from` and `to`."""
+    """One memory that a run touches: its status `from` and `to`, and why, where each has a reason of its own."""
 
     id: str
     excerpt: str
     before: str
     after: str
+    reason: str = ""
 
 
 class ForgetResponse(msgspec.Struct, frozen=True, kw_only=True):
@@ -161,6 +163,28 @@ class UndoResponse(msgspec.Struct, frozen=True, kw_only=True):
     count: int
     kept: tuple[str, ...] = ()
     dry_run: bool = False
+
+
+class PolicyReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What one policy of a sweep did: how many memories it looked at, and what became of how many."""
+
+    policy: Policy
+    examined: int
+    actions: dict[str, int]
+    took_ms: float
+
+
+class SweepReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What a sweep changed, or would change. One that is not `complete` goes on from `cursor`, under the same run."""
+
+    run_id: str
+    dry_run: bool
+    complete: bool
+    cursor: str | None
+    policies: tuple[PolicyReport, ...]
+    affected: tuple[Affected, ...]
+    count: int
+    took_ms: float
 
 
 class EventPage(msgspec.Struct, frozen=True, kw_only=True):

@@ -27,12 +27,12 @@ from hindsight_core.errors import (
     ProviderUnavailable,
     StoreUnavailable,
 )
-from hindsight_core.filtering import in_scope, where_of
+from hindsight_core.filtering import concerns, where_of
 from hindsight_core.forgetting import Forgetter
 from hindsight_core.gate import GateSettings
 from hindsight_core.journal import Journal
 from hindsight_core.legibility import check_legible
-from hindsight_core.models import AuditEvent, Memory, Retrieval, Run, Scope, Status
+from hindsight_core.models import AuditEvent, Memory, Retrieval, Run, Status
 from hindsight_core.passages import Passages
 from hindsight_core.ranking import Weights
 from hindsight_core.reconciliation import ReconcileSettings
@@ -46,6 +46,7 @@ from hindsight_core.requests import (
     ResolveRequest,
     RestoreRequest,
     SearchRequest,
+    SweepRequest,
     UndoRequest,
     UpdateRequest,
     WriteRequest,
@@ -67,16 +68,20 @@ from hindsight_core.responses import (
     RunReport,
     SearchResponse,
     Stats,
+    SweepReport,
     UndoResponse,
     UpdateResponse,
     WriteResponse,
     problem_of,
 )
+from hindsight_core.retention import rules_of
 from hindsight_core.searching import Searcher, context_of
 from hindsight_core.stores import Log, MemoryStore, open_store
 from hindsight_core.summary import embedded_text
+from hindsight_core.sweeping import Sweeper
 from hindsight_core.tokens import Tokens
 from hindsight_core.transfer import Transfer
+from hindsight_core.undoing import Undoer
 from hindsight_core.updating import Updater
 from hindsight_core.writing import Writer
 
@@ -110,6 +115,8 @@ class MemoryService:
         self._writer = Writer(store, cached, _gate(settings), _reconcile(settings), self._journal)
         self._searcher = Searcher(store, cached, weights, self._journal, settings.unsettled)
         self._forgetter = Forgetter(store, cached, weights, self.vectors)
+        self._undoer = Undoer(store, cached)
+        self._sweeper = Sweeper(store, rules_of(settings), settings.sweep_rate, self.vectors)
         self._updater = Updater(store, cached, self._forgetter)
         self._transfer = Transfer(store, cached)
 
@@ -275,7 +282,7 @@ class MemoryService:
         """A page of the namespace's audit events."""
         found, cursor = await self._page("events", request, caller)
         scope = caller.scope(request)
-        events = (event for event in found if isinstance(event, AuditEvent) and _concerns(event, scope))
+        events = (event for event in found if isinstance(event, AuditEvent) and concerns(event, scope))
         return EventPage(events=tuple(events), cursor=cursor)
 
     def export(self, request: ListRequest, caller: Caller) -> AsyncIterator[bytes]:
@@ -355,7 +362,7 @@ class MemoryService:
         scope = caller.scope(request)
         run = await self._forgetter.run(scope.namespace, run_id)
         found = await self._store.read(scope.namespace, "events", run_id=run_id, limit=_ALL_EVENTS)
-        events = tuple(event for event in found if isinstance(event, AuditEvent) and _concerns(event, scope))
+        events = tuple(event for event in found if isinstance(event, AuditEvent) and concerns(event, scope))
         if found and not events:
             raise NotFound(f"There is no run {run_id!r} in this scope.")
         return RunReport(run=run, events=events)
@@ -364,10 +371,15 @@ class MemoryService:
         """Take a whole run back."""
         check_legible(request)
         scope = caller.scope(request)
-        report = await self.run(run_id, request, caller)
-        if len(report.events) < report.run.count or any(not _concerns(event, scope) for event in report.events):
-            raise NotFound(f"The run {run_id!r} reaches beyond this scope.")
-        return await self._forgetter.undo(run_id, request, caller)
+        run = await self._forgetter.run(scope.namespace, run_id)
+        return await self._undoer.undo(run, scope, request, caller)
+
+    async def sweep(self, request: SweepRequest, caller: Caller) -> SweepReport:
+        """Apply the policies of forgetting to a whole namespace; see `hindsight_core.sweeping`."""
+        namespace = _whole(request, caller)
+        # How often memories were answered is part of how much they are worth.
+        await self._journal.flush()
+        return await self._sweeper.sweep(namespace, request, caller)
 
     def _noted(self, answer: _Answer) -> _Answer:
         """The answer, saying so where it was made without the cache and says nothing graver."""
@@ -416,12 +428,6 @@ def _lives(status: Status | tuple[Status, ...] | None) -> bool:
     """Whether only memories are asked for that an expiry hides; what is forgotten is listed whether expired or not."""
     asked = status if isinstance(status, tuple) else (status,)
     return all(one is None or one in _LIVE for one in asked)
-
-
-def _concerns(event: AuditEvent, scope: Scope) -> bool:
-    """Whether an event tells of a memory of the scope; erased memories tell nothing of whose they were."""
-    memory = event.after or event.before
-    return scope == Scope(namespace=scope.namespace) if memory is None else in_scope(memory, scope)
 
 
 def _asked_in(entry: Retrieval, request: Request) -> bool:

@@ -33,6 +33,7 @@ _INSTANTS = (
     "updated_at",
     "last_accessed_at",
     "expires_at",
+    "forgotten_at",
 )
 PAGE = 500
 

@@ -126,7 +126,9 @@ class Updater:
             ledger.change(new, "resolved", reason, status="active", status_reason=reason, updated_at=now)
         else:
             status = "archived" if request.decision == "duplicate" else "retracted"
-            ledger.change(new, "resolved", reason, status=status, status_reason=reason, updated_at=now)
+            ledger.change(
+                new, "resolved", reason, status=status, status_reason=reason, updated_at=now, forgotten_at=now
+            )
 
 
 def _changed(memory: Memory, request: UpdateRequest) -> dict[str, object]:

@@ -19,6 +19,7 @@ from hindsight_core.requests import (
     ResolveRequest,
     RestoreRequest,
     SearchRequest,
+    SweepRequest,
     UndoRequest,
     UpdateRequest,
     WriteRequest,
@@ -36,6 +37,7 @@ from hindsight_core.responses import (
     RunPage,
     SearchResponse,
     Stats,
+    SweepReport,
     UndoResponse,
     UpdateResponse,
     WriteResponse,
@@ -111,6 +113,9 @@ class Local:
 
     async def undo(self, run_id: str, request: UndoRequest) -> UndoResponse:
         return await self._service.undo(run_id, request, self._caller())
+
+    async def sweep(self, request: SweepRequest) -> SweepReport:
+        return await self._service.sweep(request, self._caller())
 
     async def ready(self) -> Readiness:
         return await self._service.ready()

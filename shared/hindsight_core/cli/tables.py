@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
@@ -13,7 +14,7 @@ from rich.text import Text
 
 from hindsight_core.evaluation.report import Report
 from hindsight_core.models import AuditEvent, Decision, Hit, Memory, Run
-from hindsight_core.responses import Affected, SearchResponse, Stats
+from hindsight_core.responses import Affected, SearchResponse, Stats, SweepReport
 
 WIDE = 160
 _GOOD, _DOUBTFUL, _BAD, _DIM = "green", "yellow", "red", "bright_black"
@@ -123,6 +124,29 @@ def affected(found: Iterable[Affected]) -> Table:
     table = _table("id", "memory", "was", "is")
     for one in found:
         table.add_row(one.id, Text(one.excerpt), one.before, Text(one.after, _STATUS_STYLES.get(one.after, _DIM)))
+    return table
+
+
+def swept(found: Iterable[Affected]) -> Table:
+    """What a sweep does to each memory, and why."""
+    table = _table("id", "memory", "is", "why")
+    for one in found:
+        table.add_row(one.id, Text(one.excerpt), Text(one.after, _STATUS_STYLES.get(one.after, _DIM)), Text(one.reason))
+    return table
+
+
+def policies(reports: Iterable[SweepReport]) -> Table:
+    """What each policy did to how many memories."""
+    table = _table("policy", "looked at", "did", "ms")
+    examined, took = Counter[str](), Counter[str]()
+    actions: dict[str, Counter[str]] = {}
+    for done in (one for report in reports for one in report.policies):
+        examined[done.policy] += done.examined
+        took[done.policy] += round(done.took_ms)
+        actions.setdefault(done.policy, Counter()).update(done.actions)
+    for policy, did in actions.items():
+        said = ", ".join(f"{n} {action}" for action, n in did.items()) or "nothing"
+        table.add_row(policy, str(examined[policy]), said, str(took[policy]))
     return table
 
 

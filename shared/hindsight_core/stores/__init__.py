@@ -54,7 +54,8 @@ class Where(msgspec.Struct, frozen=True, kw_only=True):
     `user_id`, `session_id`, `task_id`: equal to. `no_user`: only memories without a user. `reader`: which private
     memories are seen: those of this agent id, all with `"*"`, none with None. `valid_at`: `valid_from` <= it <
     `valid_to` (half-open; a missing `valid_to` is open). `alive_at`: not expired at that instant, pinned ones never
-    expire. `observed_from` <= observed_at < `observed_to` (a memory without a date never matches a bound). Empty tuples
+    expire; `expired_at` is its opposite. `observed_from` <= observed_at < `observed_to` (a memory without a date never
+    matches a bound). Empty tuples
     of `ids`, `statuses` … match nothing; None is no condition. `metadata`: key -> any of these scalars, compared by
     type and value (True is not 1); a list-valued entry matches when it contains one of them.
     """
@@ -77,6 +78,7 @@ class Where(msgspec.Struct, frozen=True, kw_only=True):
     observed_to: int | None = None
     valid_at: int | None = None
     alive_at: int | None = None
+    expired_at: int | None = None
 
 
 class Query(msgspec.Struct, frozen=True, kw_only=True):
@@ -212,8 +214,21 @@ class MemoryStore(Protocol):
         """For each row of `vectors` (n, dimension): the nearest records by bare cosine, best first."""
         ...
 
-    async def scan(self, namespace: str, where: Where, *, after: str | None, limit: int) -> list[Record]:
-        """Records in order of id, strictly after the id `after`; concurrent writes never shift the order."""
+    async def scan(
+        self, namespace: str, where: Where, *, after: str | None, limit: int, vectors: bool = True
+    ) -> list[Record]:
+        """Records in order of id, strictly after the id `after`; concurrent writes never shift the order.
+
+        Without `vectors` they come without any, which is quicker; such a record must not be put.
+        """
+        ...
+
+    async def census(self, namespace: str, statuses: Sequence[Status]) -> dict[tuple[str | None, MemoryType], int]:
+        """How many memories with one of these statuses each user (None: nobody's) has of each type."""
+        ...
+
+    async def namespaces(self, *, after: str | None = None, limit: int = 1000) -> list[str]:
+        """The namespaces that hold memories, in order of their names, strictly after the name `after`."""
         ...
 
     async def log(

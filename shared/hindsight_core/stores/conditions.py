@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
-from functools import lru_cache
 
 import msgspec
 import numpy as np
 
+from hindsight_core.ids import stamp
 from hindsight_core.indexing import IndexFields
 from hindsight_core.models import Memory, MetadataValue, Scalar
 from hindsight_core.stores import Where
@@ -19,12 +18,6 @@ _MANY_LABELS = (
     "NOT EXISTS (SELECT 1 FROM json_each(?) AS wanted WHERE NOT EXISTS"
     " (SELECT 1 FROM json_each(wanted.value) AS label WHERE instr(hex(t.labels), label.value)))"
 )
-
-
-@lru_cache(maxsize=1 << 16)
-def stamp(text: str) -> int:
-    """64 bits that stand for a text in every process; two texts that meet in practice do not share them."""
-    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
 
 
 def scalar_label(value: Scalar) -> str:
@@ -119,6 +112,8 @@ def sql(where: Where) -> tuple[str, list[object]]:
         add("m.valid_from <= ? AND (m.valid_to IS NULL OR m.valid_to > ?)", where.valid_at, where.valid_at)
     if where.alive_at is not None:
         add("(m.pinned OR m.expires_at IS NULL OR m.expires_at > ?)", where.alive_at)
+    if where.expired_at is not None:
+        add("m.expires_at <= ? AND NOT m.pinned", where.expired_at)
     groups = [[np.uint64(label).tobytes() for label in group] for group in wanted_labels(where)]
     if sum(map(len, groups)) + len(groups) <= _SPELLED_OUT:
         for blobs in groups:

@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hindsight_core.ids import stamp
 from hindsight_core.lexical import idf
 from hindsight_core.ranking import Weight
 from hindsight_core.scoring import Evidence, Floats, Mask
 from hindsight_core.stores import Query
-from hindsight_core.stores.conditions import day_label, speaker_label, stamp
+from hindsight_core.stores.conditions import day_label, speaker_label
 from hindsight_core.stores.resident import Resident, Slots
 from hindsight_core.stores.rows import IMPACT_SCALE
 

@@ -8,19 +8,21 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from hindsight_core.models import AuditEvent, Retrieval, Run
+from hindsight_core.models import AuditEvent, MemoryType, Retrieval, Run, Status
 from hindsight_core.stores import Head, Log, Receipt, Record, Where
 from hindsight_core.stores.changes import decode_event, decode_retrieval, decode_run
 from hindsight_core.stores.conditions import sql
 from hindsight_core.stores.rows import unpack
 
 _CHUNK = 500
+_SORTED_AT_MOST = 5000
 _RECORD = (
     "SELECT b.memory, b.fields, a.count, a.at, v.bare, v.mixed, m.id, m.row FROM memories m"
     " JOIN bodies b ON b.row = m.row"
     " JOIN terms t ON t.row = m.row LEFT JOIN vectors v ON v.row = m.row LEFT JOIN access a ON a.row = m.row"
     " WHERE "
 )
+_BARE_RECORD = _RECORD.replace("v.bare, v.mixed", "NULL, NULL").replace(" LEFT JOIN vectors v ON v.row = m.row", "")
 _DECODE: dict[Log, Callable[[bytes], Any]] = {
     "events": decode_event,
     "runs": decode_run,
@@ -67,28 +69,50 @@ def records_at(connection: sqlite3.Connection, rows: Sequence[int]) -> dict[int,
     return {row[7]: unpack(row[:6]) for row in connection.execute(f"{_RECORD} m.row IN ({marks})", tuple(rows))}
 
 
-def scan(connection: sqlite3.Connection, namespace: str, where: Where, after: str | None, limit: int) -> list[Record]:
+def scan(
+    connection: sqlite3.Connection,
+    namespace: str,
+    where: Where,
+    after: str | None,
+    limit: int,
+    vectors: bool = True,
+) -> list[Record]:
     number = _number(connection, namespace)
+    select = _RECORD if vectors else _BARE_RECORD
     if where.ids is None:
-        return _scan(connection, number, where, after, limit)
+        return _scan(connection, select, number, where, after, limit)
     # A list of ids is looked up, never compared with every memory.
     ids = sorted({memory_id for memory_id in where.ids if after is None or memory_id > after})
     found: list[Record] = []
     for start in range(0, len(ids), _CHUNK):
         if len(found) < limit:
             some = replace(where, ids=tuple(ids[start : start + _CHUNK]))
-            found += _scan(connection, number, some, None, limit - len(found))
+            found += _scan(connection, select, number, some, None, limit - len(found))
     return found
 
 
 def _scan(
-    connection: sqlite3.Connection, number: int | None, where: Where, after: str | None, limit: int
+    connection: sqlite3.Connection, select: str, number: int | None, where: Where, after: str | None, limit: int
 ) -> list[Record]:
     conditions, params = sql(where)
     if after is not None:
         conditions, params = f"{conditions} AND m.id > ?", [*params, after]
-    query = f"{_RECORD} m.namespace = ?{conditions} ORDER BY m.id LIMIT ?"
+    if where.expired_at is not None and where.statuses is not None and _few(connection, number, where):
+        # What has expired is found by its index and sorted, as long as that is little of much.
+        select = select.replace("memories m", "memories m INDEXED BY memories_expires", 1)
+    query = f"{select} m.namespace = ?{conditions} ORDER BY m.id LIMIT ?"
     return [unpack(row[:6]) for row in connection.execute(query, (number, *params, limit))]
+
+
+def _few(connection: sqlite3.Connection, number: int | None, where: Where) -> bool:
+    """Whether sorting all that has expired is less than walking through everything in order of id."""
+    statuses = where.statuses or ()
+    (found,) = connection.execute(
+        "SELECT count(*) FROM (SELECT 1 FROM memories WHERE namespace = ?"  # noqa: S608 - question marks
+        f" AND status IN ({','.join('?' * len(statuses))}) AND expires_at <= ? LIMIT ?)",
+        (number, *statuses, where.expired_at, _SORTED_AT_MOST),
+    ).fetchone()
+    return bool(found < _SORTED_AT_MOST)
 
 
 def read(
@@ -139,6 +163,24 @@ def read(
         add("l.id > ?", after)
     rows = connection.execute(f"{text} ORDER BY l.id LIMIT ?", (*params, limit))
     return [_DECODE[log](body) for (body,) in rows]
+
+
+def census(
+    connection: sqlite3.Connection, namespace: str, statuses: Sequence[Status]
+) -> dict[tuple[str | None, MemoryType], int]:
+    groups = connection.execute(
+        "SELECT user_id, memory_type, count(*) FROM memories WHERE namespace = ?"  # noqa: S608 - question marks
+        f" AND status IN ({','.join('?' * len(statuses))}) GROUP BY 1, 2",
+        (_number(connection, namespace), *statuses),
+    )
+    return {(user_id, memory_type): n for user_id, memory_type, n in groups}
+
+
+def namespaces(connection: sqlite3.Connection, after: str | None, limit: int) -> list[str]:
+    found = connection.execute(
+        "SELECT name FROM namespaces WHERE memories > 0 AND name > ? ORDER BY name LIMIT ?", (after or "", limit)
+    )
+    return [name for (name,) in found]
 
 
 def receipt(connection: sqlite3.Connection, namespace: str, key: str) -> Receipt | None:

@@ -12,11 +12,12 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from hindsight_core.caller import millis
+from hindsight_core.ids import stamp
 from hindsight_core.indexing import IndexFields
 from hindsight_core.models import Kind, Memory, Source, Status
 from hindsight_core.scoring import MEMORY_TYPES, UNDATED, moment
 from hindsight_core.stores import Record, Vector
-from hindsight_core.stores.conditions import labels, stamp
+from hindsight_core.stores.conditions import labels
 
 STATUSES: tuple[Status, ...] = get_args(Status)
 KINDS: tuple[Kind, ...] = get_args(Kind)

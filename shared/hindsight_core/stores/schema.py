@@ -87,6 +87,9 @@ MIGRATIONS: tuple[str, ...] = (
     ) WITHOUT ROWID;
     CREATE INDEX retrieved_retrieval ON retrieved (retrieval);
     """,
+    """
+    CREATE INDEX memories_expires ON memories (namespace, status, expires_at) WHERE expires_at IS NOT NULL;
+    """,
 )
 
 # Says whose file it is, so that a database of another program is never taken for an empty one.

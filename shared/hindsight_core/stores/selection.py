@@ -9,9 +9,10 @@ from typing import TypeAlias
 
 import numpy as np
 
+from hindsight_core.ids import stamp
 from hindsight_core.scoring import UNDATED, Mask
 from hindsight_core.stores import Where
-from hindsight_core.stores.conditions import key_label, stamp, wanted_labels
+from hindsight_core.stores.conditions import key_label, wanted_labels
 from hindsight_core.stores.resident import Resident
 
 _CHUNK = 500
@@ -83,6 +84,8 @@ class Selection:
             yield ("valid_at", valid), lambda: (resident["valid_from"] <= valid) & (resident["valid_to"] > valid)
         if (alive := where.alive_at) is not None:
             yield ("alive_at", alive), lambda: resident["expires_at"] > alive
+        if (expired := where.expired_at) is not None:
+            yield ("expired_at", expired), lambda: resident["expires_at"] <= expired
 
     def _is(self, name: str, value: np.uint64) -> Mask:
         mask: Mask = self._resident[name] == value

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hindsight_core.errors import ConfigurationError, StoreUnavailable
-from hindsight_core.models import AuditEvent, Retrieval, Run
+from hindsight_core.models import AuditEvent, MemoryType, Retrieval, Run, Status
 from hindsight_core.responses import Component
 from hindsight_core.stores import (
     Access,
@@ -111,8 +111,16 @@ class SqliteStore:
 
         return await self._read(run)
 
-    async def scan(self, namespace: str, where: Where, *, after: str | None, limit: int) -> list[Record]:
-        return await self._read(lambda connection: reading.scan(connection, namespace, where, after, limit))
+    async def scan(
+        self, namespace: str, where: Where, *, after: str | None, limit: int, vectors: bool = True
+    ) -> list[Record]:
+        return await self._read(lambda connection: reading.scan(connection, namespace, where, after, limit, vectors))
+
+    async def census(self, namespace: str, statuses: Sequence[Status]) -> dict[tuple[str | None, MemoryType], int]:
+        return await self._read(lambda connection: reading.census(connection, namespace, statuses))
+
+    async def namespaces(self, *, after: str | None = None, limit: int = 1000) -> list[str]:
+        return await self._read(lambda connection: reading.namespaces(connection, after, limit))
 
     async def log(
         self, namespace: str, *, accesses: Sequence[Access] = (), retrievals: Sequence[Retrieval] = ()

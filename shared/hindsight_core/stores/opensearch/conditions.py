@@ -76,6 +76,7 @@ def _instants(where: Where) -> list[Json]:
         ("valid_from", "lte", where.valid_at),
         ("valid_to", "gt", where.valid_at),
         ("expires_at", "gt", where.alive_at),
+        ("expires_at", "lte", where.expired_at),
     ]
     return [{"range": {field: {bound: at}}} for field, bound, at in bounds if at is not None]
 

@@ -158,11 +158,13 @@ def memory_of(kept: Kept, access: Json | None) -> Memory:
     if access is None:
         return kept.memory
     at: int | None = access["at"]
-    return replace(kept.memory, access_count=access["count"], last_accessed_at=None if at is None else instant(at))
+    return replace(kept.memory, access_count=int(access["count"]), last_accessed_at=None if at is None else instant(at))
 
 
-def record_of(kept: Kept, access: Json | None) -> Record:
+def record_of(kept: Kept, access: Json | None, *, vectors: bool = True) -> Record:
     """The record, with what its access counter says."""
+    if not vectors:
+        return Record(memory=memory_of(kept, access), index=kept.index)
     bare = None if kept.bare is None else widen(kept.bare)
     return Record(
         memory=memory_of(kept, access),

@@ -23,7 +23,7 @@ from hindsight_core.stores.opensearch.indices import Action, Indices, json
 
 _STRING = re.compile(rb'"([^"\\]{1,256})"')
 _TOUCH = (
-    "ctx._source.count = Math.max(ctx._source.count, params.count);"
+    "if (ctx._source.count < params.count) { ctx._source.count = params.count; }"
     " if (params.at != null && (ctx._source.at == null || ctx._source.at < params.at)) { ctx._source.at = params.at; }"
 )
 

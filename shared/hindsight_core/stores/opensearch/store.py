@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from hindsight_core.errors import StoreUnavailable
 from hindsight_core.loops import both
-from hindsight_core.models import AuditEvent, Retrieval, Run
+from hindsight_core.models import AuditEvent, MemoryType, Retrieval, Run, Status
 from hindsight_core.responses import Component
 from hindsight_core.stores import (
     Access,
@@ -28,6 +28,7 @@ from hindsight_core.stores import (
     Where,
 )
 from hindsight_core.stores.opensearch.access import Accesses
+from hindsight_core.stores.opensearch.census import census, namespaces
 from hindsight_core.stores.opensearch.commits import Commits, unknown
 from hindsight_core.stores.opensearch.conditions import filters
 from hindsight_core.stores.opensearch.connection import Connection, Json, Value
@@ -123,7 +124,9 @@ class OpenSearchStore:
             state = await self._recent(namespace)
             return await self._search.neighbours(namespace, state, list(vectors), where, limit)
 
-    async def scan(self, namespace: str, where: Where, *, after: str | None, limit: int) -> list[Record]:
+    async def scan(
+        self, namespace: str, where: Where, *, after: str | None, limit: int, vectors: bool = True
+    ) -> list[Record]:
         async with self._in_time():
             await self._recent(namespace)
             body: Json = {"query": {"bool": {"filter": filters(namespace, where)}}, **RECORD}
@@ -132,7 +135,17 @@ class OpenSearchStore:
             hits = await self._indices.pages("memories", namespace, body, limit=limit)
             kept = [kept_in_hit(hit) for hit in hits]
             counters = await self._accesses.of(namespace, kept)
-            return [record_of(one, counters.get(one.memory.id)) for one in kept]
+            return [record_of(one, counters.get(one.memory.id), vectors=vectors) for one in kept]
+
+    async def census(self, namespace: str, statuses: Sequence[Status]) -> dict[tuple[str | None, MemoryType], int]:
+        async with self._in_time():
+            await self._recent(namespace)
+            return await census(self._indices, namespace, statuses)
+
+    async def namespaces(self, *, after: str | None = None, limit: int = 1000) -> list[str]:
+        async with self._in_time():
+            await self._indices.refresh("memories")
+            return await namespaces(self._indices, after, limit)
 
     async def log(
         self, namespace: str, *, accesses: Sequence[Access] = (), retrievals: Sequence[Retrieval] = ()
