@@ -13,6 +13,7 @@ from hindsight_functions.gateway import gateway
 from hindsight_functions.tools.server import described
 from mcp_clients import Wire, handshake
 from serving import running
+from tokens import bearer, token_for
 
 FILE = Path(__file__).parent.parent / "docs" / "dify" / "hindsight-memory.yml"
 APP = yaml.safe_load(FILE.read_text("utf-8"))
@@ -27,10 +28,11 @@ def store_url(tmp_path):
     return f"sqlite:///{tmp_path / 'hindsight.db'}"
 
 
-@pytest.fixture
-async def wire(service, settings):
+@pytest.fixture(params=["without a token", "with a token"])
+async def wire(request, service, settings):
+    headers = {} if request.param == "without a token" else bearer(await token_for(service.tokens, "my-app"))
     async with running(gateway(settings, service)) as client:
-        wire = Wire(client)
+        wire = Wire(client, **headers)
         answer = await wire.send("initialize", handshake("2025-03-26"))
         assert answer["result"]["protocolVersion"] == "2025-03-26"
         await wire.post({"jsonrpc": "2.0", "method": "notifications/initialized"})

@@ -15,7 +15,7 @@ from hindsight_functions.tools import TOOLS
 from server import environment, server
 
 DOCS = Path(__file__).parent.parent / "docs"
-TEXTS = {name: (DOCS / name).read_text("utf-8") for name in ("mcp.md", "clients.md", "dify.md")}
+TEXTS = {name: (DOCS / name).read_text("utf-8") for name in ("mcp.md", "clients.md", "dify.md", "access.md")}
 
 
 @pytest.mark.parametrize("name", sorted(TEXTS))
@@ -37,7 +37,9 @@ def test_only_tools_that_exist_are_named_and_the_table_has_them_all():
 
 
 def test_the_python_example_runs(tmp_path):
-    (example,) = re.findall(r"<!-- example: run by a test -->\n```python\n(.*?)```", TEXTS["clients.md"], re.DOTALL)
+    (example,) = re.findall(
+        r"<!-- example: run by the test of the guide -->\n```python\n(.*?)```", TEXTS["clients.md"], re.DOTALL
+    )
     env = environment(HINDSIGHT_STORE=str(tmp_path / "hindsight.db"))
     with server(env=env) as running:
         code = example.replace("http://127.0.0.1:8100", running.url)
