@@ -13,8 +13,9 @@ from hindsight_core.embedding import Embedder, open_embedder
 from hindsight_core.indexing import index_fields
 from hindsight_core.models import Memory
 from hindsight_core.pair_model import shipped
-from hindsight_core.pairs import RELATIONS, order_of
+from hindsight_core.pairs import order_of
 from hindsight_core.reconciliation import Outcome, ReconcileSettings, decide_pair, reconcile
+from hindsight_core.relations import RELATIONS
 from hindsight_core.slots import language_of, read, same_text
 from hindsight_core.stores import Neighbour, Record, Vector
 from hindsight_core.values import han_number, normalised, read_values

@@ -7,14 +7,10 @@ columns of the weights file.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
-from difflib import SequenceMatcher
-from functools import lru_cache
 from itertools import pairwise
 
-import msgspec
-
+from hindsight_core.alignment import PIECE, align, pieces
 from hindsight_core.models import Memory
 from hindsight_core.slots import Reading, subject_differs, value_conflict
 from hindsight_core.values import Value, ValueKind
@@ -22,12 +18,7 @@ from hindsight_core.values import Value, ValueKind
 UNSURE_BELOW = 0.6
 CERTAIN = 0.9
 KINDS: tuple[ValueKind, ...] = ("number", "time", "date", "weekday", "code")
-_PIECE = re.compile(r"[\u3400-\u4dbf\u4e00-\u9fff]|[^\W_]+(?:['.:/-][^\W_]+)*")
-_EMPTY = frozenset("的了我用户是们家") | frozenset(
-    "a an the user user's i my me we our is are was has have had and of to in on at for it".split()  # noqa: SIM905
-)
 _NEAR = 3
-_LONGEST = 60
 
 
 def likeness(new: Memory, old: Memory, a: Reading, b: Reading) -> dict[str, float]:
@@ -88,57 +79,6 @@ def _words(a: Reading, b: Reading) -> dict[str, float]:
         "added": math.log1p(len(b.terms - a.terms)),
         "lost": math.log1p(len(a.terms - b.terms)),
     }
-
-
-@lru_cache(maxsize=4096)
-def pieces(text: str) -> tuple[str, ...]:
-    """Words and single Han characters in order, without those that carry nothing."""
-    return tuple(piece for piece in _PIECE.findall(text) if piece not in _EMPTY)
-
-
-class Alignment(msgspec.Struct, frozen=True):
-    """The pieces of two texts side by side: how many match, how much of both ends agrees, what is left of each."""
-
-    old: tuple[str, ...]
-    new: tuple[str, ...]
-    matched: int
-    longest: int
-    runs: int
-    head: int
-    tail: int
-    left_old: tuple[str, ...]
-    left_new: tuple[str, ...]
-
-
-@lru_cache(maxsize=4096)
-def align(before: str, after: str) -> Alignment:
-    """Align two `normalised` texts (Ratcliff and Obershelp, 1988), the first sixty pieces of each."""
-    old, new = pieces(before)[:_LONGEST], pieces(after)[:_LONGEST]
-    blocks = SequenceMatcher(None, old, new, autojunk=False).get_matching_blocks()[:-1] if {*old} & {*new} else []
-    in_old = {i for block in blocks for i in range(block.a, block.a + block.size)}
-    in_new = {i for block in blocks for i in range(block.b, block.b + block.size)}
-    return Alignment(
-        old=old,
-        new=new,
-        matched=len(in_old),
-        longest=max((block.size for block in blocks), default=0),
-        runs=len(blocks),
-        head=_agreeing(old, new),
-        tail=_agreeing(old[::-1], new[::-1]),
-        left_old=tuple(piece for i, piece in enumerate(old) if i not in in_old),
-        left_new=tuple(piece for i, piece in enumerate(new) if i not in in_new),
-    )
-
-
-def _agreeing(old: Sequence[str], new: Sequence[str]) -> int:
-    pairs = zip(old, new, strict=False)
-    return next((i for i, (x, y) in enumerate(pairs) if x != y), min(len(old), len(new)))
-
-
-def parts(a: Reading, b: Reading) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The pieces of the old and of the new text that have no counterpart in the other."""
-    found = align(a.text, b.text)
-    return found.left_old, found.left_new
 
 
 def _alignment(a: Reading, b: Reading) -> dict[str, float]:
@@ -227,7 +167,7 @@ def _context(reading: Reading, value: Value) -> frozenset[str]:
 
 
 def _codes(a: Reading, b: Reading) -> dict[str, float]:
-    old, new = _identifiers(a), _identifiers(b)
+    old, new = identifiers(a), identifiers(b)
     return {
         "identifier_shared": float(bool(old & new)),
         "identifier_other": float(bool(old) and bool(new) and not old & new),
@@ -238,11 +178,11 @@ def _codes(a: Reading, b: Reading) -> dict[str, float]:
 
 def identifiers_alike(a: Reading, b: Reading) -> bool:
     """Whether they name two identifiers that are easily mistaken for each other, and none in common."""
-    old, new = _identifiers(a), _identifiers(b)
+    old, new = identifiers(a), identifiers(b)
     return not old & new and any(_alike(x, y) for x in old for y in new)
 
 
-def _identifiers(reading: Reading) -> frozenset[str]:
+def identifiers(reading: Reading) -> frozenset[str]:
     """Codes, and bare numbers of three digits or more without a unit."""
     return frozenset(
         v.norm
@@ -305,36 +245,7 @@ def _cues(a: Reading, b: Reading) -> dict[str, float]:
 
 def _near(new: tuple[str, ...], known: set[str], cues: tuple[str, ...]) -> float:
     """Whether a cue stands within three pieces of a piece of the old text."""
-    marks = {piece for cue in cues for piece in _PIECE.findall(cue)}
+    marks = {piece for cue in cues for piece in PIECE.findall(cue)}
     at = [i for i, piece in enumerate(new) if piece in marks]
     kept = [j for j, piece in enumerate(new) if piece in known and piece not in marks]
     return float(any(abs(i - j) <= _NEAR for i in at for j in kept))
-
-
-def closeness(a: Reading, b: Reading, cosine: float, best: float, rank: int) -> dict[str, float]:
-    """How likely the two speak of one matter at all, among the neighbours of one new text.
-
-    `best` is the highest cosine among them, `rank` this one's place by cosine, from 0.
-    """
-    shared = a.terms & b.terms
-    return {
-        "cosine": cosine,
-        "cosine_chinese": cosine if b.language == "zh" else 0.0,
-        "chinese": float(b.language == "zh"),
-        "behind": best - cosine,
-        "rank": math.log1p(rank),
-        "first": float(rank == 0),
-        "shared": float(min(4, len(shared))),
-        "nothing_shared": float(not shared),
-        "old_kept": len(shared) / max(1, len(a.terms)),
-        "new_known": len(shared) / max(1, len(b.terms)),
-        "longest_shared": float(min(10, max(map(len, shared), default=0))),
-        "name_shared": float(bool(a.names & b.names)),
-        "value_shared": float(bool(a.states & b.states)),
-        "identifier_shared": float(bool(_identifiers(a) & _identifiers(b))),
-        "kin_shared": float(bool(a.kin & b.kin)),
-        "kin_other": float(bool(a.kin) != bool(b.kin) or bool(a.kin and b.kin and not a.kin & b.kin)),
-        "place_shared": float(bool(a.place & b.place)),
-        "length_old": math.log1p(len(a.text)),
-        "length_new": math.log1p(len(b.text)),
-    }

@@ -13,19 +13,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from hindsight_core.guards import is_weak
 from hindsight_core.models import DecisionName, Memory
-from hindsight_core.pairs import (
-    RELATIONS,
-    Candidate,
-    Odds,
-    Order,
-    PairDecision,
-    Relation,
-    decide_pair,
-    decide_pairs,
-    is_weak,
-    order_of,
-)
+from hindsight_core.pairs import Candidate, Order, PairDecision, decide_pair, decide_pairs, order_of
+from hindsight_core.relations import RELATIONS, Odds, Relation
 from hindsight_core.slots import Language, language_of, read, same_text, value_conflict, wording
 from hindsight_core.stores import Neighbour
 

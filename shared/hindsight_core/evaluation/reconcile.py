@@ -10,7 +10,7 @@ import msgspec
 from hindsight_core.evaluation.report import Line, Measure, share
 from hindsight_core.evaluation.task import Memories
 from hindsight_core.models import Source
-from hindsight_core.pairs import Relation
+from hindsight_core.relations import Relation
 from hindsight_core.requests import WriteRequest
 from hindsight_core.responses import WriteResponse
 

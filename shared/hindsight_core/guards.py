@@ -1,0 +1,105 @@
+"""Rules about pairs of memories that hold whatever a model thinks: they take probability from what must never be."""
+
+from __future__ import annotations
+
+from hindsight_core.alignment import align, parts, pieces
+from hindsight_core.likeness import UNSURE_BELOW, identifiers_alike
+from hindsight_core.models import Memory
+from hindsight_core.relations import RELATIONS, Odds, Relation
+from hindsight_core.slots import Reading, subject_differs, value_conflict
+
+GAP = 0.3
+_LITTLE = 4
+_EXPLICIT = 0.92
+
+
+def is_weak(new: Memory, old: Memory) -> bool:
+    """Whether the new one may not replace the old one: a guess, hearsay or a plan, or much less certain."""
+    return (
+        new.status == "pending"
+        or new.kind == "speculation"
+        or new.confidence < min(UNSURE_BELOW, old.confidence)
+        or (new.source == "agent" and old.source != "agent" and new.confidence < old.confidence)
+        or new.confidence < old.confidence - GAP
+    )
+
+
+def guarded(odds: Odds, new: Memory, old: Memory, a: Reading, b: Reading) -> tuple[Odds, list[str]]:
+    """The probabilities after the rules that hold whatever a model thinks, and the names of those that spoke.
+
+    `weak`: a guess, hearsay or a plan replaces nothing: what it would replace, it leaves pending. `sure`: what is sure
+    is not pending. `differs`: texts that differ in a number, date, code or name say different things. `denies`: nor is
+    a denial a repetition. `repeats`: the same words in the same order are one. `renews`: who moved, changed or
+    switched and tells the new thing of a kind replaces the old one.
+    """
+    kept = dict(odds)
+    spoke: list[str] = []
+    if is_weak(new, old):
+        spoke.append("weak")
+        kept["pending"] += kept["supersede"]
+        kept["supersede"] = 0.0
+    elif kept["pending"] > 0.05 and not b.hedge:
+        spoke.append("sure")
+        kept = _spread(kept, "pending")
+    if _repeats(a, b):
+        spoke.append("repeats")
+        for name in RELATIONS:
+            kept[name] *= 0.03
+        kept["duplicate"] += 0.97
+    elif _differs(a, b):
+        spoke.append("differs")
+        kept = _spread(_spread(kept, "duplicate"), "refine") if _swaps(a, b) else _spread(kept, "duplicate")
+    elif _denies(a, b):
+        spoke.append("denies")
+        to: Relation = "pending" if "weak" in spoke else "supersede"
+        kept[to] += kept["duplicate"] + kept["refine"]
+        kept["duplicate"] = kept["refine"] = 0.0
+    if "weak" not in spoke and "repeats" not in spoke and _renews(a, b):
+        spoke.append("renews")
+        if kept["supersede"] < _EXPLICIT:
+            rest = (1.0 - _EXPLICIT) / max(1.0 - kept["supersede"], 1e-6)
+            for name in RELATIONS:
+                kept[name] *= rest
+            kept["supersede"] = _EXPLICIT
+    return kept, spoke
+
+
+def _spread(odds: Odds, name: Relation) -> Odds:
+    """Without `name`, whose share the others get in proportion."""
+    rest = 1.0 - odds[name]
+    if rest < 1e-6:
+        others: list[Relation] = ["supersede", "coexist", "unrelated"]
+        return {each: (1 / 3 if each in others else 0.0) for each in RELATIONS}
+    return {each: (0.0 if each == name else p / rest) for each, p in odds.items()}
+
+
+def _repeats(a: Reading, b: Reading) -> bool:
+    found = align(a.text, b.text)
+    return bool(found.old) and found.old == found.new and a.kin == b.kin and bool(a.negation) == bool(b.negation)
+
+
+def _differs(a: Reading, b: Reading) -> bool:
+    if value_conflict(a, b) or identifiers_alike(a, b):
+        return True
+    # Names count where little else differs (Anna leads / Anja leads); the first word of a sentence only may be one.
+    said = {*align(a.text, b.text).old}, {*align(a.text, b.text).new}
+    gone, came = (a.names | a.first) - said[1], (b.names | b.first) - said[0]
+    certain = bool(gone & a.names) or bool(came & b.names)
+    return certain and bool(gone) and bool(came) and all(len(left) <= _LITTLE for left in parts(a, b))
+
+
+def _swaps(a: Reading, b: Reading) -> bool:
+    return value_conflict(a, b)
+
+
+def _renews(a: Reading, b: Reading) -> bool:
+    changed = [cue for cue in b.change if cue not in {"new", "新", "新的"}]
+    return bool(changed) and bool(b.renewed & a.terms) and not b.addition and not b.hedge and not subject_differs(a, b)
+
+
+def _denies(a: Reading, b: Reading) -> bool:
+    """Whether one affirms what the other denies, and little else tells them apart."""
+    if bool(a.negation) == bool(b.negation) or not align(a.text, b.text).matched:
+        return False
+    cues = {piece for cue in (*a.negation, *b.negation, *b.change, *b.end) for piece in pieces(cue)}
+    return all(len([piece for piece in left if piece not in cues]) <= 1 for left in parts(a, b))
