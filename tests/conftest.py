@@ -54,4 +54,5 @@ async def store(opened: OpenStore) -> MemoryStore:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--slots", type=int, default=4, help="slots that the test of three schedulers waits for")
     parser.addoption("--kills", type=int, default=100, help="processes killed by the test of durability")

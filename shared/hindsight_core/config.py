@@ -120,6 +120,20 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     sweep_rate: Annotated[
         int, Meta(ge=0, description="Memories a sweep changes per second at most, so that searches go on; 0: no limit.")
     ] = 1000
+    schedules: Annotated[
+        str,
+        Meta(description='Times of the scheduler\'s policies that differ, as JSON: `{"expire": "30s", "idle": ""}`.'),
+    ] = "{}"
+    schedule_namespaces: Annotated[
+        str, Meta(description="Namespaces the scheduler sweeps, with commas; empty: all (over HTTP the default one).")
+    ] = ""
+    schedule_lease: Annotated[
+        float, Meta(gt=0, description="Seconds after which another scheduler goes on where one has died.")
+    ] = 60.0
+    schedule_url: Annotated[
+        str, Meta(description="Server whose sweeps the scheduler calls; empty: it sweeps by itself.")
+    ] = ""
+    schedule_token: Annotated[str, Meta(description="Token for that server, with the verb `admin`.")] = ""
     retrieval_log: Annotated[bool, Meta(description="Whether searches are logged for replay.")] = True
     body_limit: Annotated[int, Meta(ge=1024, description="Largest request body in bytes.")] = 1_048_576
     log_level: Annotated[
