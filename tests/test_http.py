@@ -304,6 +304,37 @@ async def test_the_namespace_comes_from_body_then_query_then_header_then_default
     assert (await http.get("/v1/stats?namespace=from-query", headers=header)).json()["memories"] == 1
 
 
+async def test_the_namespace_of_a_batch_is_for_the_items_that_name_none(http: httpx.AsyncClient):
+    items = [{"content": DOG, "force": True}, {"content": ALLERGY, "force": True, "namespace": "its-own"}]
+
+    async def written_to(url: str, headers: dict[str, str], **fields: str) -> list[str]:
+        answer = await http.post(url, json={"items": items, **fields}, headers=headers)
+        assert answer.status_code == 200, answer.text
+        return [item["decisions"][0]["memory"]["namespace"] for item in answer.json()["results"]]
+
+    header = {"Hindsight-Namespace": "from-header"}
+    assert await written_to("/v1/memories/batch", header, namespace="from-body") == ["from-body", "its-own"]
+    assert await written_to("/v1/memories/batch?namespace=from-query", header) == ["from-query", "its-own"]
+    assert await written_to("/v1/memories/batch", header) == ["from-header", "its-own"]
+    twice = await http.post("/v1/memories/batch?namespace=a", json={"items": items, "namespace": "b"})
+    assert twice.status_code == 422
+
+
+async def test_now_replaces_the_clock_of_batches_and_imports(http: httpx.AsyncClient):
+    now = "2025-01-02T03:04:05Z"
+    batch = {"items": [{"content": DOG, "force": True}], "now": now}
+    (item,) = (await http.post("/v1/memories/batch", json=batch)).json()["results"]
+    assert item["decisions"][0]["memory"]["created_at"] == now
+    exported = (await http.get("/v1/export")).content
+    headers = {"Content-Type": "application/x-ndjson"}
+    await http.post("/v1/import", params={"namespace": "copy", "now": now}, content=exported, headers=headers)
+    (run,) = (await http.get("/v1/runs?namespace=copy")).json()["runs"]
+    assert run["at"] == now
+    naive = await http.post("/v1/memories/batch", json={**batch, "now": "2025-01-02T03:04:05"})
+    assert naive.status_code == 422
+    assert naive.json()["errors"][0]["field"] == "now"
+
+
 async def test_a_namespace_given_twice_with_different_values_is_refused(http: httpx.AsyncClient):
     answer = await http.post("/v1/search?namespace=a", json={"query": "x", "namespace": "b"})
     assert answer.status_code == 422

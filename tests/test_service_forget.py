@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 
 import msgspec
@@ -46,7 +47,13 @@ async def found(service, caller, query):
 
 @pytest.mark.parametrize(
     "request_",
-    [ForgetRequest(), ForgetRequest(ids=()), ForgetRequest(filters=Filters()), ForgetRequest(all=True, query="x")],
+    [
+        ForgetRequest(),
+        ForgetRequest(ids=()),
+        ForgetRequest(filters=Filters()),
+        ForgetRequest(filters=Filters(ids=())),
+        ForgetRequest(all=True, query="x"),
+    ],
 )
 async def test_an_empty_selection_never_means_everything(service, caller, request_):
     await keep(service, caller, "The lamp is on")
@@ -196,6 +203,13 @@ async def test_a_stale_version_changes_nothing(service, caller):
     assert (await service.get(memory.id, Request(), caller)).content == "The lamp is on"
 
 
+async def test_updates_that_name_no_version_all_happen(service, caller):
+    memory = await keep(service, caller, "The lamp is on")
+    changes = [UpdateRequest(confidence=i / 10, now=LATER) for i in range(8)]
+    answers = await asyncio.gather(*(service.update(memory.id, change, caller) for change in changes))
+    assert sorted(answer.memory.version for answer in answers) == list(range(2, 10))
+
+
 async def test_null_removes_what_may_be_absent(service, caller):
     memory = await keep(service, caller, "The lamp is on", ttl="1d", key="lamp.state")
     after = (await service.update(memory.id, UpdateRequest(expires_at=None, key=None), caller)).memory
@@ -254,9 +268,9 @@ async def test_an_export_comes_back_whole_in_another_namespace(service, caller):
     door = await keep(service, caller, "The door is shut")
     await service.forget(ForgetRequest(ids=(door.id,)), caller)
     lines = [line async for line in service.export(ListRequest(), caller)]
-    report = await service.import_lines(lines, caller, "copy")
+    report = await service.import_lines(lines, Request(namespace="copy"), caller)
     assert (report.stored, report.existing, report.problems) == (len(lines) - 1, 0, ())
-    again = await service.import_lines(lines, caller, "copy")
+    again = await service.import_lines(lines, Request(namespace="copy"), caller)
     assert (again.stored, again.existing) == (0, len(lines) - 1)
     copied = [line async for line in service.export(ListRequest(namespace="copy"), caller)]
     for line, copy in zip(lines[1:], copied[1:], strict=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 
 import msgspec
@@ -238,6 +239,23 @@ async def test_a_challenger_comes_along_with_what_it_contests(service, store, ca
     assert [hit.memory.id for hit in found.hits] == [new.id]
 
 
+async def test_imports_of_the_same_memories_at_once_all_succeed(service, caller):
+    for content in ("The lamp is on", "The door is shut"):
+        await keep(service, caller, content)
+    lines = [line async for line in service.export(ListRequest(), caller)]
+    copy = Request(namespace="copy")
+    reports = await asyncio.gather(*(service.import_lines(lines, copy, caller) for _ in range(4)))
+    assert sorted(report.stored for report in reports) == [0, 0, 0, 2]
+    assert all(report.stored + report.existing == 2 for report in reports)
+
+
+async def test_an_imported_guess_is_no_surer_than_a_written_one(service, caller):
+    memory = msgspec.to_builtins(await keep(service, caller, "Perhaps Ana likes tea"))
+    line = msgspec.json.encode({"memory": memory | {"kind": "speculation", "confidence": 0.9}})
+    await service.import_lines([line], Request(namespace="copy"), caller)
+    assert (await service.get(memory["id"], Request(namespace="copy"), caller)).confidence == 0.5
+
+
 async def test_an_import_is_held_to_the_limits_of_a_write(service, caller):
     memory = await keep(service, caller, "The lamp is on")
     line = msgspec.to_builtins(memory)
@@ -247,10 +265,30 @@ async def test_an_import_is_held_to_the_limits_of_a_write(service, caller):
         {"memory_type": "working"},
         {"metadata": {"x": "y" * 20_000}},
         {"context": "my password is hunter2Xy9!"},
+        {"status_reason": "my password is hunter2Xy9!"},
+        {"visibility": "private"},
+        {"access_count": -1},
+        {"tags": ["x"] * 65},
+        {"content": " "},
     ]
     lines = [msgspec.json.encode({"memory": line | {"id": f"new-{i}"} | fault}) for i, fault in enumerate(faults)]
-    report = await service.import_lines(lines, caller, "copy")
+    report = await service.import_lines(lines, Request(namespace="copy"), caller)
     assert (report.stored, len(report.problems)) == (0, len(faults))
+    named = [problem.problem.errors[0].field for problem in report.problems]
+    assert named == [
+        "memory.id",
+        "memory.valid_to",
+        "memory.memory_type",
+        "memory.metadata",
+        "memory.context",
+        "memory.status_reason",
+        "memory.agent_id",
+        "memory.access_count",
+        "memory.tags",
+        "memory.content",
+    ]
+    with pytest.raises(InvalidInput):
+        await service.import_lines(lines, Request(namespace="copy", user_id="ana"), caller)
 
 
 async def test_a_long_run_counts_all_it_changed(service, caller):

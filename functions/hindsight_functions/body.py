@@ -64,14 +64,13 @@ class BodyRequest(_Base):
 
     def _placed(self, data: msgspec.Struct) -> msgspec.Struct:
         for name in self.query_params:
-            if name != "namespace" or not isinstance(data, Request):
+            if name != "namespace" or name not in data.__struct_fields__:
                 raise InvalidInput.of(name, "is not a query parameter here; put it into the body")
         if not self.query_params:
             return data
         named = self.query_params.getall("namespace")
         for name in named:
             _check_namespace(name)
-        assert isinstance(data, Request)
-        if len({*named, data.namespace or named[0]}) > 1:
+        if len({*named, getattr(data, "namespace", None) or named[0]}) > 1:
             raise InvalidInput.of("namespace", "is given twice, with different values")
         return msgspec.structs.replace(data, namespace=named[0])

@@ -81,15 +81,15 @@ class Call:
         self._principal.authorize(verb, found)
         return self._principal, found
 
-    async def among(self, items: Sequence[msgspec.Raw], verb: Verb) -> Caller:
-        """The caller of a batch, let into every namespace that its items name; it counts once in each."""
-        named = [_named(item) for item in items]
+    async def among(self, items: Sequence[msgspec.Raw], namespace: str | None, verb: Verb) -> Caller:
+        """The caller of a batch in its `namespace`, let into every one that its items name; it counts once in each."""
+        named = [_named(item) or namespace for item in items]
         found = {self._allowed(name, verb)[1] for name in named if name is not None}
         # Where every item says its namespace, nobody needs a default one.
-        caller = await self.within(None if None in named or not named else named[0], verb)
+        caller = await self.within(namespace or (None if None in named or not named else named[0]), verb)
         principal, _ = self._allowed(caller.namespace, verb)
-        for namespace in sorted(found - {caller.namespace}):
-            await self._limits.count(principal, namespace)
+        for other in sorted(found - {caller.namespace}):
+            await self._limits.count(principal, other)
         return caller
 
     def keyed(self, data: WriteRequest) -> WriteRequest:

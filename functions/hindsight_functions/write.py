@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated
 
 import msgspec
@@ -10,7 +11,9 @@ from litestar.di import NamedDependency
 from litestar.params import JSONBody, RawBody
 from msgspec import Meta
 
+from hindsight_core.caller import instant
 from hindsight_core.errors import UnsupportedMedia
+from hindsight_core.models import Namespace
 from hindsight_core.requests import BATCH_LIMIT, Request, WriteRequest
 from hindsight_core.responses import BatchResponse, ImportReport, WriteResponse
 from hindsight_functions.aws import LambdaHandler
@@ -20,10 +23,12 @@ from hindsight_functions.http import create_app
 from hindsight_functions.query import queried
 
 
-class Batch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Writes, each with the fields of a single one."""
+class Batch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Writes, each with the fields of a single one; `namespace` and `now` are for those that name none."""
 
     items: Annotated[list[msgspec.Raw], Meta(min_length=1, max_length=BATCH_LIMIT)]
+    namespace: Namespace | None = None
+    now: datetime | None = None
 
 
 @post("/v1/memories", status_code=200, opt={"also": {201: "Stored."}})
@@ -38,7 +43,10 @@ async def write_memory(data: JSONBody[WriteRequest], call: NamedDependency[Call]
 async def write_batch(data: JSONBody[Batch], call: NamedDependency[Call]) -> BatchResponse:
     """Up to 500 writes, each stored or refused by itself."""
     call.unkeyed()
-    answer = await call.service.write_batch(data.items, await call.among(data.items, "write"))
+    caller = await call.among(data.items, data.namespace, "write")
+    if data.now is not None:
+        caller = msgspec.structs.replace(caller, now=instant(data.now, "now"))
+    answer = await call.service.write_batch(data.items, caller)
     for item in answer.results:
         call.metrics.decided(item.decisions or ())
     return answer
@@ -52,7 +60,7 @@ async def import_lines(
     if request.content_type[0] not in {LINES, "application/jsonl"}:
         raise UnsupportedMedia(f"Content-Type is {request.content_type[0]!r}.", remedy="Send application/x-ndjson.")
     caller = await call.by(asked, "write")
-    return await call.service.import_lines(body.splitlines(), caller, asked.namespace)
+    return await call.service.import_lines(body.splitlines(), asked, caller)
 
 
 routes = [write_memory, write_batch, import_lines]

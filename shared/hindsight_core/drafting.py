@@ -18,7 +18,7 @@ from hindsight_core.summary import summarise
 METADATA_LIMIT = 16 * 1024
 MAX_TAGS = 64
 _ROLE_OF_SOURCE = {"user": "user", "agent": "assistant", "tool": "tool"}
-_SPECULATION_CAP = 0.5
+SPECULATION_CAP = 0.5
 
 
 class Times(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,12 +64,12 @@ def check(request: WriteRequest, caller: Caller) -> Times:
     )
 
 
-def check_labels(tags: tuple[str, ...], metadata: dict[str, MetadataValue]) -> None:
+def check_labels(tags: tuple[str, ...], metadata: dict[str, MetadataValue], within: str = "") -> None:
     if len(tags) > MAX_TAGS:
-        raise InvalidInput.of("tags", f"at most {MAX_TAGS}")
+        raise InvalidInput.of(f"{within}tags", f"at most {MAX_TAGS}")
     for i, tag in enumerate(tags):
-        check_no_secret(tag, f"tags[{i}]")
-    check_metadata(metadata, "metadata")
+        check_no_secret(tag, f"{within}tags[{i}]")
+    check_metadata(metadata, f"{within}metadata")
 
 
 def check_no_secret(text: str, field: str) -> None:
@@ -135,7 +135,7 @@ def draft(
         context=candidate.context,
         speaker=candidate.speaker or request.speaker,
         source=request.source or candidate.source,
-        confidence=min(confidence, _SPECULATION_CAP) if kind == "speculation" else confidence,
+        confidence=min(confidence, SPECULATION_CAP) if kind == "speculation" else confidence,
         observed_at=observed,
         precision=request.precision,
         valid_from=times.valid_from or observed,

@@ -259,6 +259,8 @@ async def rebuilt(record: Record, memory: Memory, passages: Passages) -> Record:
 def _check_selection(request: ForgetRequest, scope: Scope) -> None:
     if request.ids is not None and not request.ids:
         raise InvalidInput.of("ids", "is empty, so nothing would be forgotten; for everything say `all: true`")
+    if request.filters is not None and request.filters.ids == ():
+        raise InvalidInput.of("filters.ids", "is empty, so nothing would be forgotten; leave it out, or name some")
     if request.query is not None and request.ids is not None:
         raise InvalidInput.of("query", "give `ids` or `query`, not both")
     filters = request.filters or Filters()

@@ -224,9 +224,9 @@ class MemoryService:
         except ProviderUnavailable:
             return  # each item answers for itself
 
-    async def import_lines(self, lines: Sequence[bytes], caller: Caller, namespace: str | None = None) -> ImportReport:
-        """Store lines of an export as they are, into `namespace` (or the caller's)."""
-        return await self._transfer.import_lines(lines, caller, namespace)
+    async def import_lines(self, lines: Sequence[bytes], request: Request, caller: Caller) -> ImportReport:
+        """Store lines of an export as they are, into the namespace of the request."""
+        return await self._transfer.import_lines(lines, request, caller)
 
     # search
 

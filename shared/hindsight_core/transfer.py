@@ -10,16 +10,16 @@ import msgspec
 
 from hindsight_core.caller import Caller, instant
 from hindsight_core.decoding import decode
-from hindsight_core.drafting import check_labels, check_no_secret
+from hindsight_core.drafting import SPECULATION_CAP, check_labels, check_no_secret
 from hindsight_core.embedding import Embedder
-from hindsight_core.errors import HindsightError, InvalidInput
+from hindsight_core.errors import Conflict, HindsightError, InvalidInput
 from hindsight_core.filtering import where_of
 from hindsight_core.indexing import index_fields
 from hindsight_core.ledger import open_ledger
 from hindsight_core.legibility import check_legible
 from hindsight_core.models import Memory
 from hindsight_core.passages import Passages
-from hindsight_core.requests import BATCH_LIMIT, ListRequest
+from hindsight_core.requests import BATCH_LIMIT, ListRequest, Request
 from hindsight_core.responses import ImportProblem, ImportReport, problem_of
 from hindsight_core.stores import MemoryStore, Record
 
@@ -35,6 +35,9 @@ _INSTANTS = (
     "expires_at",
     "forgotten_at",
 )
+_LONGEST = {"content": 8000, "context": 8000, "summary": 1000, "key": 256, "speaker": 256, "status_reason": 4000}
+_NARROWER = ("user_id", "agent_id", "session_id", "task_id")
+_ATTEMPTS = 8
 PAGE = 500
 
 
@@ -69,14 +72,17 @@ class Transfer:
                 yield _json(Line(memory=record.memory))
             after = page[-1].memory.id
 
-    async def import_lines(self, lines: Sequence[bytes], caller: Caller, namespace: str | None) -> ImportReport:
+    async def import_lines(self, lines: Sequence[bytes], request: Request, caller: Caller) -> ImportReport:
         """Store exported memories as they are, ids kept; ids that exist are left alone.
 
         A line at fault is reported by its number and kept out; the others are stored. At most 500 lines a call.
         """
+        for name in _NARROWER:
+            if getattr(request, name) is not None:
+                raise InvalidInput.of(name, "an import keeps whose its memories are")
         if len(lines) > BATCH_LIMIT + 1:
             raise InvalidInput.of("lines", f"at most {BATCH_LIMIT} a call")
-        target = namespace or caller.namespace
+        target, now = caller.scope(request).namespace, caller.clock(request)
         read: list[Memory] = []
         problems: list[ImportProblem] = []
         for number, line in enumerate(lines, start=1):
@@ -87,17 +93,26 @@ class Transfer:
             else:
                 if memory is not None:
                     read.append(memory)
-        known = {record.memory.id for record in await self._store.get(target, [memory.id for memory in read])}
-        fresh = list({memory.id: memory for memory in read if memory.id not in known}.values())
-        if fresh:
-            ledger = open_ledger("import", target, caller.now, caller)
-            for record in await self._records(fresh):
+        passages = Passages(self._embedder)
+        fresh: list[Memory] = []
+        for attempt in range(_ATTEMPTS):
+            known = {record.memory.id for record in await self._store.get(target, [memory.id for memory in read])}
+            fresh = list({memory.id: memory for memory in read if memory.id not in known}.values())
+            if not fresh:
+                break
+            ledger = open_ledger("import", target, now, caller)
+            for record in await self._records(fresh, passages):
                 ledger.add(record, "imported", "Imported as it was.")
-            await self._store.commit(target, ledger.changes())
+            try:
+                await self._store.commit(target, ledger.changes())
+                break
+            except Conflict:
+                # Another import of the same memories came first; what it has stored exists now.
+                if attempt == _ATTEMPTS - 1:
+                    raise
         return ImportReport(stored=len(fresh), existing=len(read) - len(fresh), problems=tuple(problems))
 
-    async def _records(self, memories: list[Memory]) -> list[Record]:
-        passages = Passages(self._embedder)
+    async def _records(self, memories: list[Memory], passages: Passages) -> list[Record]:
         texts = [(memory.embedded_text, memory.content, memory.context) for memory in memories]
         await passages.of([text for several in texts for text in several if text])
         records: list[Record] = []
@@ -116,13 +131,15 @@ def _read(line: bytes, namespace: str) -> Memory | None:
     if b'"hindsight_export"' in line[:64]:
         decode(line, Header)
         return None
-    memory = decode(line, Line).memory
-    check_legible(memory)
+    found = decode(line, Line)
+    check_legible(found)
+    memory = found.memory
     _check(memory)
     instants = {
         name: instant(value, f"memory.{name}") for name in _INSTANTS if (value := getattr(memory, name)) is not None
     }
-    memory = msgspec.structs.replace(memory, namespace=namespace, **instants)
+    confidence = min(memory.confidence, SPECULATION_CAP) if memory.kind == "speculation" else memory.confidence
+    memory = msgspec.structs.replace(memory, namespace=namespace, confidence=confidence, **instants)
     if memory.valid_to is not None and memory.valid_to <= memory.valid_from:
         raise InvalidInput.of("memory.valid_to", "is not after memory.valid_from")
     return memory
@@ -134,8 +151,12 @@ def _check(memory: Memory) -> None:
         raise InvalidInput.of("memory.id", "is not 1 to 64 letters, digits, dots, dashes or underscores")
     if memory.memory_type == "working":
         raise InvalidInput.of("memory.memory_type", "working memory belongs to a task and is not imported")
-    check_labels(memory.tags, memory.metadata)
-    for name, longest in (("content", 8000), ("context", 8000), ("summary", 1000), ("key", 256), ("speaker", 256)):
+    if memory.visibility == "private" and memory.agent_id is None:
+        raise InvalidInput.of("memory.agent_id", "a private memory needs the agent it belongs to")
+    if memory.access_count < 0:
+        raise InvalidInput.of("memory.access_count", "is below 0")
+    check_labels(memory.tags, memory.metadata, within="memory.")
+    for name, longest in _LONGEST.items():
         text = getattr(memory, name)
         if text is not None and len(text) > longest:
             raise InvalidInput.of(f"memory.{name}", f"is over {longest} characters")

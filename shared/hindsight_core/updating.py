@@ -24,6 +24,7 @@ from hindsight_core.summary import summarise
 
 _FIELDS = ("content", "summary", "confidence", "kind", "memory_type", "key", "metadata", "pinned", "visibility")
 _MILLISECOND = timedelta(milliseconds=1)
+_ATTEMPTS = 64
 
 
 class Updater:
@@ -37,8 +38,18 @@ class Updater:
     async def update(self, memory_id: str, request: UpdateRequest, caller: Caller) -> UpdateResponse:
         """Change what the request names and keep the rest; re-embeds only when the text changed.
 
-        Raises `Conflict` for a stale `version`, `InvalidInput` for fields that do not go together.
+        Raises `Conflict` for a stale `version`, `InvalidInput` for fields that do not go together. A request without a
+        `version` is for whatever the memory is by then: when another change comes in between, it is made after that.
         """
+        for _ in range(_ATTEMPTS):
+            try:
+                return await self._update(memory_id, request, caller)
+            except Conflict:
+                if request.version is not None:
+                    raise
+        raise Conflict(f"{memory_id!r} is changed so often that this update found no turn.", remedy="Try again.")
+
+    async def _update(self, memory_id: str, request: UpdateRequest, caller: Caller) -> UpdateResponse:
         scope, now = caller.scope(request), caller.clock(request)
         record = await self._forgetter.find(memory_id, scope)
         memory = record.memory

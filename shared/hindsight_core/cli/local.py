@@ -70,7 +70,7 @@ class Local:
         return await self._service.write_batch(raw, self._caller())
 
     async def import_lines(self, lines: Sequence[bytes], namespace: str | None = None) -> ImportReport:
-        return await self._service.import_lines(lines, self._caller(), namespace)
+        return await self._service.import_lines(lines, Request(namespace=namespace), self._caller())
 
     async def search(self, request: SearchRequest) -> SearchResponse:
         return await self._service.search(request, self._caller())
