@@ -98,6 +98,13 @@ async def test_what_a_long_memory_says_in_passing_is_found_by_meaning(
     assert hit.parts.similarity > (float(asked @ summary) - embedder.calibration.lo) / scale + 0.05
 
 
+@pytest.mark.parametrize("sentence", ["The heater runs on firmware 4.2.1", "暖炉的固件版本是 4.2.1，装在棚子里"])
+async def test_a_long_memory_is_found_by_a_whole_sentence_of_it(service, caller, sentence):
+    end = "。" if sentence[0] == "暖" else ". "
+    memory = await keep(service, caller, (sentence + end) * 20)
+    assert memory.summary == sentence + end.strip()
+
+
 async def test_every_part_lies_between_zero_and_one_and_the_score_is_their_sum(service, caller):
     for language in ("en", "zh"):
         await keep(service, caller, RELEVANT[language][0], confidence=0.7)
@@ -144,7 +151,32 @@ async def test_explain_counts_what_each_filter_kept_out(service, caller):
     await keep(service, caller, "The lamp is on", kind="fact")
     await keep(service, caller, "I like the lamp", kind="preference")
     found = await find(service, caller, "lamp", filters=Filters(kind="preference"), explain=True)
-    assert found.counts.filtered_by == {"kinds": 1}
+    assert found.counts.filtered_by == {"kind": 1}
+
+
+async def test_what_kept_memories_out_is_named_as_callers_name_it(service, caller):
+    old = await keep(service, caller, "The lamp is on", ttl="1h")
+    new = await keep(service, caller, "The lamp is off", supersedes=(old.id,), reconcile="auto")
+    found = await find(service, caller, "lamp", explain=True)
+    assert found.counts.filtered_by == {"status": 1}
+    later = {"now": NOW + timedelta(hours=2), "filters": Filters(status=("active", "superseded"), source="user")}
+    found = await find(service, caller, "lamp", explain=True, **later)
+    assert [hit.memory.id for hit in found.hits] == [new.id]
+    assert found.counts.filtered_by == {"expires_at": 1}
+
+
+@pytest.mark.parametrize(
+    ("before", "question", "note"),
+    [
+        ("I live in Leeds", "Where did I live before?", "No longer holds."),
+        ("我住在北京", "我以前住哪里？", "已不再成立。"),
+    ],
+)
+async def test_a_note_is_in_the_language_of_the_question(service, caller, before, question, note):
+    old = await keep(service, caller, before)
+    await keep(service, caller, "We moved to York 约克", supersedes=(old.id,))
+    found = await find(service, caller, question)
+    assert [hit.note for hit in found.hits if hit.memory.id == old.id] == [note]
 
 
 async def test_min_score_hides_and_says_how_many(service, caller):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from hindsight_core.caller import millis
 from hindsight_core.indexing import index_fields
@@ -11,6 +12,25 @@ from hindsight_core.question import Question
 from hindsight_core.ranking import DAY_MS, Decay, Field, Formula, Lexical, Similarity, Weight
 
 _HAN = re.compile(r"[\u4e00-\u9fff]")
+
+
+_NOTES = {
+    "past": "No longer holds.",
+    "replaced": "Was replaced.",
+    "pending": "Unconfirmed.",
+    "contested": "May be outdated; newer: ",
+}
+_HAN_NOTES = {
+    "past": "已不再成立。",
+    "replaced": "已被取代。",
+    "pending": "尚未确认。",
+    "contested": "可能已过时；较新的是：",
+}
+
+
+def notes_for(question: str) -> Mapping[str, str]:
+    """What is said of a hit that may not hold, in the question's language; `contested` goes before the newer text."""
+    return _HAN_NOTES if _HAN.search(question) else _NOTES
 
 
 def explain(hit: Hit, question: Question, formula: Formula, now: int) -> Explanation:
@@ -82,5 +102,5 @@ def _sentence(hit: Hit, question: Question, terms: tuple[str, ...], age: float |
         return f"{meaning}，{words}，{when}，可信度 {parts.confidence:.2f}。"
     meaning = "Close" if parts.similarity >= 0.6 else "Somewhat close" if parts.similarity >= 0.3 else "Not close"
     words = f"{len(terms)} shared word{'s' if len(terms) != 1 else ''}" if terms else "no shared words"
-    when = "of unknown age" if age is None else f"{age:.0f} days old"
+    when = "of unknown age" if age is None else f"{age:.0f} day{'s' if round(age) != 1 else ''} old"
     return f"{meaning} in meaning, {words}, {when}, confidence {parts.confidence:.2f}."

@@ -13,7 +13,7 @@ from hindsight_core.contests import Unsettled, shown, standing
 from hindsight_core.context import render
 from hindsight_core.embedding import Embedder
 from hindsight_core.errors import InvalidInput, ProviderUnavailable
-from hindsight_core.explaining import explain
+from hindsight_core.explaining import explain, notes_for
 from hindsight_core.filtering import readable, scope_where, where_of
 from hindsight_core.gate import find_secret
 from hindsight_core.journal import Journal
@@ -128,7 +128,8 @@ class Searcher:
         # Where the conditions kept nothing out, there is nothing pending either.
         if request.filters.status is None and as_of is None and page.eligible < page.in_scope:
             ranked = await self._with_pending(scope.namespace, query, ranked)
-        hits = await self._mark(scope, query, ranked, past=question.past or as_of is not None)
+        past = question.past or as_of is not None
+        hits = await self._mark(scope, query, ranked, notes_for(request.query), past=past)
         hits = shown(hits, self._unsettled)[: request.top_k]
         if request.explain:
             hits = [
@@ -167,7 +168,9 @@ class Searcher:
         better = [hit for hit in pending.hits if hit.parts.relevance > best]
         return sorted([*ranked, *better], key=lambda hit: -hit.score)[: query.limit] if better else ranked
 
-    async def _mark(self, scope: Scope, query: Query, ranked: list[Ranked], *, past: bool) -> list[Hit]:
+    async def _mark(
+        self, scope: Scope, query: Query, ranked: list[Ranked], notes: Mapping[str, str], *, past: bool
+    ) -> list[Hit]:
         """Say of each hit whether it still holds; a contested one never stands above what contests it."""
         challengers = await self._challengers(scope, ranked)
         ranked = await self._with_challengers(scope.namespace, query, ranked, challengers)
@@ -186,12 +189,12 @@ class Searcher:
             note: str | None = None
             if hit.memory.status == "superseded":
                 mark, newer = "superseded", hit.memory.superseded_by
-                note = "No longer holds." if past else "Was replaced."
+                note = notes["past" if past else "replaced"]
             elif hit.memory.status == "pending":
-                mark, note = "pending", "Unconfirmed."
+                mark, note = "pending", notes["pending"]
             elif link is not None:
                 mark, newer = "contested", challengers[link.id].id
-                note = f"May be outdated; newer: {challengers[link.id].content}"
+                note = notes["contested"] + challengers[link.id].content
             score = scores[hit.memory.id]
             hits.append(Hit(memory=hit.memory, score=score, parts=hit.parts, marked=mark, newer=newer, note=note))
         return sorted(hits, key=lambda hit: (-hit.score, hit.marked is not None))[: query.limit]
@@ -272,12 +275,22 @@ def _strongest(memory: Memory, challengers: Mapping[str, Memory]) -> Contest | N
     return max(links, key=lambda link: link.probability, default=None)
 
 
+_ASKED_AS = {
+    "memory_types": "memory_type",
+    "kinds": "kind",
+    "statuses": "status",
+    "sources": "source",
+    "valid_at": "as_of",
+    "alive_at": "expires_at",
+}
+
+
 def _loosened(query: Query) -> dict[str, Where]:
-    """The conditions with one of them taken away each: what that one alone kept out."""
+    """The conditions with one of them taken away each, by the names callers know: what that one alone kept out."""
     where, scope = query.where, query.scope
     found: dict[str, Where] = {}
     for name in where.__struct_fields__:
         free = getattr(scope, name)
         if getattr(where, name) != free:
-            found[name] = msgspec.structs.replace(where, **{name: free})
+            found[_ASKED_AS.get(name, name)] = msgspec.structs.replace(where, **{name: free})
     return found

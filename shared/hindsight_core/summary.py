@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 
 from hindsight_core.lexical import tokens
+from hindsight_core.sentences import sentences
 
 LONG = 400
 SUMMARY_LENGTH = 120
-_SENTENCE = re.compile(r"[^.!?。！？\n]+[.!?。！？]*")
 
 
 def summarise(content: str) -> str | None:
@@ -20,15 +19,15 @@ def summarise(content: str) -> str | None:
     """
     if len(content) <= LONG:
         return None
-    sentences = [found.group().strip() for found in _SENTENCE.finditer(content)]
-    terms = [set(tokens(sentence)) for sentence in sentences]
+    pieces = [content[start:end] for start, end in sentences(content)]
+    terms = [set(tokens(piece)) for piece in pieces]
     frequency = Counter(term for found in terms for term in found)
     best, best_score = content.strip(), -1.0
-    for sentence, found in zip(sentences, terms, strict=True):
+    for piece, found in zip(pieces, terms, strict=True):
         if len(found) >= 3:
             score = sum(frequency[term] for term in found) / len(found)
             if score > best_score:
-                best, best_score = sentence, score
+                best, best_score = piece, score
     return _cut(best)
 
 
