@@ -6,15 +6,19 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 import msgspec
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from hindsight_core.evaluation.report import Report
 from hindsight_core.models import AuditEvent, Decision, Hit, Memory, Run
 from hindsight_core.responses import Affected, SearchResponse, Stats, SweepReport
+
+if TYPE_CHECKING:
+    # Asking a server must not load what judges.
+    from hindsight_core.evaluation.report import Report
 
 WIDE = 160
 _GOOD, _DOUBTFUL, _BAD, _DIM = "green", "yellow", "red", "bright_black"
