@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from hindsight_core.errors import Conflict, InvalidInput
-from hindsight_core.requests import ListRequest, Message, Request, SearchRequest, WriteRequest
+from hindsight_core.requests import ListRequest, Message, Request, SearchRequest, UndoRequest, WriteRequest
 
 NOW = datetime(2025, 6, 1, 12, tzinfo=UTC)
 
@@ -214,3 +214,24 @@ async def test_old_news_never_replaces_what_is_newer(service, caller):
     assert late.memory.status == "superseded"
     assert late.memory.superseded_by == new.memory_id
     assert late.memory.valid_to == new.memory.valid_from
+
+
+@pytest.mark.parametrize("cities", [("Rome", "Leeds", "York", "Bath"), ("罗马", "利兹", "约克", "巴斯")])
+@pytest.mark.parametrize("order", [(3, 2, 1, 0), (1, 3, 0, 2), (0, 2, 3, 1)])
+async def test_one_value_of_a_slot_holds_at_any_time_in_whatever_order_they_arrive(service, caller, cities, order):
+    began = [NOW - timedelta(days=100 * (4 - i)) for i in range(4)]
+    runs = []
+    for i in order:
+        fields = {"key": "user.city", "observed_at": began[i], "force": True}
+        answer = await service.write(WriteRequest(content=f"Ana: {cities[i]}", now=NOW, **fields), caller)
+        runs.append(answer.run_id)
+
+    async def held(at):
+        return [memory.content for memory in await everything(service, caller, as_of=at)]
+
+    for i, city in enumerate(cities):
+        assert await held(began[i]) == [f"Ana: {city}"]
+        assert await held(began[i] + timedelta(days=99)) == [f"Ana: {city}"]
+    assert [memory.content for memory in await everything(service, caller)] == [f"Ana: {cities[3]}"]
+    await service.undo(runs[-1], UndoRequest(now=NOW), caller)
+    assert await held(began[order[-1]]) == ([] if order[-1] == 0 else [f"Ana: {cities[order[-1] - 1]}"])

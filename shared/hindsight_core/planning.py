@@ -22,6 +22,7 @@ from hindsight_core.reconciliation import Outcome, ReconcileSettings, reconcile
 from hindsight_core.requests import WriteRequest
 from hindsight_core.responses import WriteResponse
 from hindsight_core.stores import Access, MemoryStore, Neighbour, Record, Vector, Where
+from hindsight_core.timeline import insert, line_of
 
 NEIGHBOURS = 16
 OVERLAY_COSINE = 0.2
@@ -92,7 +93,7 @@ class WritePlan:
                 if i in stored:
                     self._decisions.append(_known(candidate, stored[i]))
                 else:
-                    self._store_one(i, found, self._around(found, close, by_key), replaced)
+                    await self._store_one(i, found, self._around(found, close, by_key), replaced)
             else:
                 self._decisions.append(_kept_out(candidate, found))
         return expected
@@ -164,7 +165,7 @@ class WritePlan:
         ]
         return sorted(live, key=lambda found: (-found.cosine, found.record.memory.id))
 
-    def _store_one(self, position: int, kept: Kept, around: list[Neighbour], replaced: list[Record]) -> None:
+    async def _store_one(self, position: int, kept: Kept, around: list[Neighbour], replaced: list[Record]) -> None:
         request, scope = self._request, self._scope
         if request.idempotency_key is not None:
             memory_id = stable_id(scope.namespace, request.idempotency_key, str(position))
@@ -176,6 +177,10 @@ class WritePlan:
         outcome = self._outcome(new, kept, around, replaced)
         records = {found.record.memory.id: found.record for found in around} | {old.memory.id: old for old in replaced}
         targets = [records[target] for target in outcome.targets if target in records]
+        if outcome.late and targets:
+            newest = min(targets, key=lambda target: target.memory.valid_from)
+            line = await line_of(self._store, scope.namespace, self.ledger, newest)
+            new = insert(self.ledger, new, line, _unquoted(outcome.reason))
         stored = self._apply(new, kept, outcome, targets, records)
         touched = outcome.decision in {"supersede", "refine"} and not outcome.late
         self._decisions.append(
@@ -229,16 +234,7 @@ class WritePlan:
             return None
         if outcome.decision == "duplicate" and targets:
             return self._confirm(new, targets[0], list(records.values()))
-        if outcome.late and targets:
-            newer = min((target.memory for target in targets), key=lambda memory: memory.valid_from)
-            new = msgspec.structs.replace(
-                new,
-                status="superseded",
-                status_reason=reason,
-                superseded_by=newer.id,
-                valid_to=max(newer.valid_from, new.valid_from + _MILLISECOND),
-            )
-        elif outcome.decision in {"supersede", "refine"}:
+        if outcome.decision in {"supersede", "refine"} and not outcome.late:
             for target in targets:
                 old = ledger.get(target)
                 ledger.change(
