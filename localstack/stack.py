@@ -20,6 +20,7 @@ import shutil
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 from localstack.layout import LayoutError
@@ -29,6 +30,7 @@ from localstack.service import Service, ServiceError
 from localstack.supervision import in_order, supervise
 
 NAMES = ("opensearch", "redis", "gateway", "scheduler")
+_SCHEDULER = "hindsight_scheduler"
 _PREFIX = "HINDSIGHT_STACK_"
 _HIGHEST_PORT = 65535
 
@@ -101,7 +103,7 @@ def stack(settings: StackSettings, names: tuple[str, ...] = NAMES) -> tuple[Serv
                 services.append(
                     Service(
                         name=name,
-                        command=(sys.executable, "-m", "hindsight_scheduler"),
+                        command=(sys.executable, "-m", _SCHEDULER),
                         env={**reach, "HINDSIGHT_URL": gateway},
                         needs=("gateway",),
                     )
@@ -109,6 +111,12 @@ def stack(settings: StackSettings, names: tuple[str, ...] = NAMES) -> tuple[Serv
             case _:
                 raise ServiceError(f"There is no service {name!r}; there are {', '.join(NAMES)}.")
     return in_order(services)
+
+
+def installed() -> tuple[str, ...]:
+    """The names of the services that can run here: all, but for the scheduler where its package has no program."""
+    there = find_spec(_SCHEDULER) is not None and find_spec(f"{_SCHEDULER}.__main__") is not None
+    return NAMES if there else NAMES[:-1]
 
 
 def hindsight_command() -> str:
@@ -127,9 +135,12 @@ def main() -> int:
         epilog=f"Ports, heap and data directory are settings: {_PREFIX}…; see localstack/README.md.",
     )
     parser.add_argument(
-        "services", nargs="*", metavar="SERVICE", help=f"only these; of {', '.join(NAMES)} (default: all)"
+        "services",
+        nargs="*",
+        metavar="SERVICE",
+        help=f"only these; of {', '.join(NAMES)} (default: all that are installed)",
     )
-    names = tuple(parser.parse_args().services) or NAMES
+    names = tuple(parser.parse_args().services) or installed()
     try:
         return supervise(stack(StackSettings.read(os.environ), names))
     except (LayoutError, ServiceError) as error:
