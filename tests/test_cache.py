@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from pathlib import Path
 from uuid import uuid4
 
 import pytest
@@ -20,6 +22,7 @@ from hindsight_core.cache.local import LocalCache
 from hindsight_core.cache.redis import RedisCache, parse
 from hindsight_core.errors import ConfigurationError
 
+ROOT = Path(__file__).parent.parent
 HOUR = 3600.0
 SLOW = Rate(burst=3, per_second=1 / HOUR)
 
@@ -451,6 +454,23 @@ async def test_a_wrong_password_is_told_without_it(redis_server):
     assert found.status == "degraded"
     assert "refuses user or password" in found.detail
     assert "wrong" not in f"{found}"
+    await cache.aclose()
+
+
+async def test_the_rights_that_the_docs_name_are_enough(redis_url, redis, name):
+    (rights,) = re.findall(r"needs `(~hindsight:\* [^`]*)`", (ROOT / "docs" / "deploy.md").read_text("utf-8"))
+    await redis.execute_command("ACL", "SETUSER", "least", "on", ">secret", *rights.split())
+    cache = open_cache(redis_url.replace("//", "//least:secret@"), timeout=10.0)
+    await cache.start()
+    await cache.put({name: b"x"}, HOUR)
+    assert await cache.get([name]) == [b"x"]
+    assert await cache.delete([name])
+    assert await cache.claim(name, "ana", HOUR)
+    assert await cache.renew(name, "ana", HOUR)
+    assert await cache.release(name, "ana")
+    assert (await cache.take(name, SLOW)).allowed
+    assert (await cache.check()).status == "ok"
+    assert cache.trouble is None
     await cache.aclose()
 
 

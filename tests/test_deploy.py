@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import re
@@ -16,6 +17,7 @@ import venv
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -25,6 +27,7 @@ from localstack.stack import StackSettings
 
 from dockerfile import ROOT, targets
 from hindsight_core import config
+from hindsight_functions.aws import LambdaHandler
 
 COMPOSE = ROOT / "localstack" / "compose.yaml"
 FUNCTIONS = ("write", "search", "update", "forget", "mcp", "gateway")
@@ -51,12 +54,19 @@ def test_the_linter_finds_no_fault_in_the_dockerfile():
 def test_an_image_runs_without_rights_and_installs_its_own_extra_and_the_managed_stores(name):
     target = targets()[name]
     assert target.last("USER") == "10001"
-    own = "all" if name == "gateway" else name
-    assert {own, "aws"} <= target.extras
-    if name != "gateway":
-        assert target.extras == {own, "opensearch", "aws", "redis"}
+    assert target.extras == ({"all", "aws"} if name == "gateway" else {name, "opensearch", "aws", "redis"})
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
     assert target.extras <= extras.keys()
+
+
+def test_the_image_for_lambda_is_any_function_with_its_own_server():
+    """The stage whose base a build argument names; the linter and the build see to the rest."""
+    text = (ROOT / "deploy" / "Dockerfile").read_text("utf-8")
+    assert re.search(r"^ARG FUNCTION=gateway\n+FROM", text, re.MULTILINE)
+    target = targets()["lambda"]
+    assert target.extras == {"lambda"}
+    assert target.command[1:] == ["-m", "awslambdaric", "hindsight_functions.gateway.handler"]
+    assert target.last("USER") == "10001"
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -212,6 +222,79 @@ def test_opensearch_is_the_version_that_is_tested():
     from localstack.layout import OPENSEARCH
 
     assert SERVICES["opensearch"]["image"] == f"opensearchproject/opensearch:{OPENSEARCH}"
+
+
+# Kubernetes and AWS
+
+UNPRIVILEGED = {
+    "allowPrivilegeEscalation": False,
+    "readOnlyRootFilesystem": True,
+    "runAsNonRoot": True,
+    "capabilities": {"drop": ["ALL"]},
+}
+
+
+def test_every_deployed_image_has_its_knative_service_or_deployment():
+    parts = list(yaml.safe_load_all((ROOT / "deploy" / "knative.yaml").read_text("utf-8")))
+    images = set()
+    for part in parts:
+        (container,) = part["spec"]["template"]["spec"]["containers"]
+        assert part["metadata"]["name"] == container["image"]
+        assert container["securityContext"] == UNPRIVILEGED
+        assert "memory" in container["resources"]["limits"]
+        if part["kind"] == "Service":
+            (port,) = container["ports"]
+            assert str(port["containerPort"]) == targets()["function"].last("EXPOSE")
+            assert container["readinessProbe"]["httpGet"] == {"path": "/ready", "port": port["containerPort"]}
+        images.add(container["image"].removeprefix("hindsight-"))
+    assert images == set(DEPLOYED) - {"gateway"}
+
+
+class _Cloud(yaml.SafeLoader):
+    """Reads a template of CloudFormation: `!Ref NAME` and `!Sub TEXT` as what they name."""
+
+
+_Cloud.add_multi_constructor("!", lambda loader, _tag, node: loader.construct_scalar(node))
+
+
+def sam() -> dict[str, Any]:
+    template: dict[str, Any] = yaml.load((ROOT / "deploy" / "sam.yaml").read_text("utf-8"), _Cloud)
+    return template
+
+
+def test_every_function_on_aws_is_built_from_its_image_and_has_a_handler():
+    template = sam()
+    functions = {
+        name: part for name, part in template["Resources"].items() if part["Type"] == "AWS::Serverless::Function"
+    }
+    assert {name.lower() for name in functions} == set(FUNCTIONS) - {"gateway"}
+    for name, part in functions.items():
+        build = part["Metadata"]
+        assert build["DockerBuildTarget"] in targets()
+        assert build["DockerBuildArgs"] == {"FUNCTION": name.lower()}
+        assert (ROOT / "deploy" / build["DockerContext"] / build["Dockerfile"]).is_file()
+        (handler,) = part["Properties"]["ImageConfig"]["Command"]
+        module, _, attribute = handler.rpartition(".")
+        assert isinstance(getattr(importlib.import_module(module), attribute), LambdaHandler)
+    assert set(template["Globals"]["Function"]["Environment"]["Variables"]) <= SETTINGS
+
+
+def test_the_api_on_aws_sends_every_route_to_the_function_that_serves_it():
+    sent = {}
+    for name, part in sam()["Resources"].items():
+        for event in part.get("Properties", {}).get("Events", {}).values():
+            route = event["Properties"]["Method"], event["Properties"]["Path"]
+            assert route not in sent
+            sent[route] = name.lower()
+    served = {}
+    for name in set(FUNCTIONS) - {"gateway"}:
+        for route in importlib.import_module(f"hindsight_functions.{name}").app.routes:
+            # What every function answers of itself is asked of one.
+            if not route.path.startswith("/v1/") and route.path != "/mcp" and name != "search":
+                continue
+            methods = {"ANY"} if route.path == "/mcp" else set(route.methods) - {"OPTIONS", "HEAD"}
+            served |= {(method, route.path_format): name for method in methods}
+    assert sent == served
 
 
 # The stack without Docker

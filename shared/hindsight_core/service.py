@@ -101,7 +101,9 @@ class MemoryService:
     def __init__(
         self, store: MemoryStore, embedder: Embedder | None, settings: Settings, cache: Cache | None = None
     ) -> None:
-        self.cache = cache or open_cache(value_bytes=settings.vector_cache_mb << 20)
+        self.cache = cache or open_cache(
+            settings.redis, timeout=settings.redis_timeout, value_bytes=settings.vector_cache_mb << 20
+        )
         self.vectors = VectorCache(self.cache, ttl=settings.vector_cache_ttl)
         self.tokens = Tokens(store)
         self._store = store
@@ -420,7 +422,6 @@ def open_service(settings: Settings, *, embedder: bool = True) -> MemoryService:
         if embedder
         else None,
         settings,
-        open_cache(settings.redis, timeout=settings.redis_timeout, value_bytes=settings.vector_cache_mb << 20),
     )
 
 
