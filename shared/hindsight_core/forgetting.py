@@ -42,9 +42,10 @@ class Forgetter:
         self._weights = weights
         self._vectors = vectors
 
-    async def forget(self, request: ForgetRequest, caller: Caller) -> ForgetResponse:
+    async def forget(self, request: ForgetRequest, caller: Caller, *, least_relevance: float = 0.0) -> ForgetResponse:
         """Forget what the request selects, page by page under one run id; an empty selection is refused.
 
+        A query selects nothing that is less relevant than `least_relevance`, however new or sure it may be.
         `affected` lists the first 1 000, `count` all. A dry run lists exactly what the run would touch.
         """
         scope, now = caller.scope(request), caller.clock(request)
@@ -53,7 +54,7 @@ class Forgetter:
         traces = Traces(self._vectors)
         told: list[Affected] = []
         count = 0
-        async for page in self._selected(request, scope, now):
+        async for page in self._selected(request, scope, now, least_relevance):
             run = msgspec.structs.replace(ledger.run, count=count)
             touched = await self._forget_page(request, caller, run, page, scope, traces)
             count += len(touched)
@@ -111,9 +112,11 @@ class Forgetter:
             raise NotFound(f"There is no run {run_id!r} in this namespace.")
         return found[0]
 
-    async def _selected(self, request: ForgetRequest, scope: Scope, now: datetime) -> AsyncIterator[list[Record]]:
+    async def _selected(
+        self, request: ForgetRequest, scope: Scope, now: datetime, least_relevance: float
+    ) -> AsyncIterator[list[Record]]:
         if request.query is not None:
-            yield await self._by_query(request, scope, now)
+            yield await self._by_query(request, scope, now, least_relevance)
             return
         filters = request.filters or Filters()
         if request.ids is not None:
@@ -125,7 +128,9 @@ class Forgetter:
             yield page
             after = page[-1].memory.id
 
-    async def _by_query(self, request: ForgetRequest, scope: Scope, now: datetime) -> list[Record]:
+    async def _by_query(
+        self, request: ForgetRequest, scope: Scope, now: datetime, least_relevance: float
+    ) -> list[Record]:
         assert request.query is not None
         head = await self._store.head(scope.namespace)
         question = read(request.query, now, head.speakers)
@@ -153,7 +158,9 @@ class Forgetter:
                 min_score=request.min_score,
             ),
         )
-        return await self._store.get(scope.namespace, [hit.memory.id for hit in page.hits])
+        return await self._store.get(
+            scope.namespace, [hit.memory.id for hit in page.hits if hit.parts.relevance >= least_relevance]
+        )
 
     async def _forget_page(
         self, request: ForgetRequest, caller: Caller, run: Run, page: list[Record], scope: Scope, traces: Traces

@@ -33,6 +33,7 @@ from hindsight_core.gate import GateSettings
 from hindsight_core.journal import Journal
 from hindsight_core.legibility import check_legible
 from hindsight_core.models import AuditEvent, Memory, Retrieval, Run, Status
+from hindsight_core.orders import obey, orders
 from hindsight_core.passages import Passages
 from hindsight_core.ranking import Weights
 from hindsight_core.reconciliation import ReconcileSettings
@@ -179,7 +180,13 @@ class MemoryService:
     async def write(self, request: WriteRequest, caller: Caller) -> WriteResponse:
         """Decide what of the request is kept and store it durably; see `hindsight_core.writing`."""
         check_legible(request)
-        return self._noted(await self._writer.write(request, caller))
+        return self._noted(await self._write(request, caller))
+
+    async def _write(self, request: WriteRequest, caller: Caller, passages: Passages | None = None) -> WriteResponse:
+        """Write, and then forget what the messages order to forget."""
+        given = orders(request)
+        answer = await self._writer.write(request, caller, passages, given)
+        return await obey(given, answer, request, caller, self._forgetter) if given else answer
 
     async def write_batch(self, items: Sequence[msgspec.Raw], caller: Caller) -> BatchResponse:
         """Up to 500 writes, each stored or refused by itself; their texts are embedded together."""
@@ -202,7 +209,7 @@ class MemoryService:
             try:
                 if isinstance(found, HindsightError):
                     raise found
-                answer = await self._writer.write(found, caller, passages)
+                answer = await self._write(found, caller, passages)
             except HindsightError as exc:
                 problem = problem_of(exc, caller.request_id)
                 results.append(BatchItem(index=index, status=exc.status, problem=problem))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from collections.abc import Sequence
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -16,6 +17,7 @@ from hindsight_core.extraction import Candidate
 from hindsight_core.gate import GateSettings, Verdict, find_secret, judge
 from hindsight_core.journal import Journal
 from hindsight_core.models import Scope
+from hindsight_core.orders import Order, without_orders
 from hindsight_core.passages import Passages
 from hindsight_core.planning import Kept, WritePlan
 from hindsight_core.reconciliation import ReconcileSettings
@@ -48,14 +50,23 @@ class Writer:
         self._settings = settings
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
-    async def write(self, request: WriteRequest, caller: Caller, passages: Passages | None = None) -> WriteResponse:
-        """Decide about every candidate of the request and store what is kept, all of it or nothing."""
+    async def write(
+        self,
+        request: WriteRequest,
+        caller: Caller,
+        passages: Passages | None = None,
+        given: Sequence[Order] = (),
+    ) -> WriteResponse:
+        """Decide about every candidate of the request and store what is kept, all of it or nothing.
+
+        Messages that are orders to forget (`given`) are kept nowhere, nor beside what follows them.
+        """
         times = check(request, caller)
         scope = caller.scope(request)
         fingerprint = _fingerprint(request)
         if (answer := await self._answered(scope, request, fingerprint)) is not None:
             return answer
-        offered = candidates(request)
+        offered = without_orders(candidates(request), request, given)
         passages = passages or Passages(self._embedder)
         judged = await self._judge(request, offered, passages)
         lock = self._locks.setdefault(scope.namespace, asyncio.Lock())

@@ -1,0 +1,107 @@
+"""Orders to forget inside messages: obeyed, told, kept nowhere, and lasting until somebody restores."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+import pytest
+
+from hindsight_core.requests import (
+    ContextRequest,
+    ListRequest,
+    Message,
+    Request,
+    SearchRequest,
+    UndoRequest,
+    WriteRequest,
+)
+
+NOW = datetime(2025, 6, 1, 12, tzinfo=UTC)
+STORED = {
+    "en": ("My ex is called Robin.", "My cat is called Biscuit and loves tuna."),
+    "zh": ("我前任叫罗宾。", "我家的猫叫饼干，爱吃金枪鱼。"),
+}
+
+
+async def keep(service, caller, *texts, **fields):
+    ids = []
+    for text in texts:
+        request = WriteRequest(content=text, now=NOW, force=True, reconcile="none", **fields)
+        ids.append((await service.write(request, caller)).results[0].memory_id)
+    return ids
+
+
+async def say(service, caller, *texts, **fields):
+    messages = tuple(Message(role="user", text=text) for text in texts)
+    return await service.write(WriteRequest(messages=messages, now=NOW + timedelta(hours=1), **fields), caller)
+
+
+@pytest.mark.parametrize(
+    ("language", "order", "again"),
+    [
+        ("en", "Please forget about my ex.", "My ex's name is Robin."),
+        ("zh", "忘掉我前任吧。", "我的前任叫罗宾。"),
+    ],
+)
+async def test_what_an_order_names_is_suppressed_and_never_comes_back_by_itself(
+    service, caller, language, order, again
+):
+    ex, cat = await keep(service, caller, *STORED[language])
+    (decision,) = (await say(service, caller, order)).results
+    assert (decision.decision, decision.memory_id, decision.related) == ("skip", None, (ex,))
+    assert "1" in decision.reason
+    forgot = decision.evidence["forgot"]
+    assert [one["id"] for one in forgot["suppressed"]] == [ex]
+    assert [(await service.get(one, Request(), caller)).status for one in (ex, cat)] == ["suppressed", "active"]
+    # Neither a search, nor a context block, nor a list shows it, and it is not learned again.
+    for query in (STORED[language][0], order):
+        hits = (await service.search(SearchRequest(query=query, now=NOW), caller)).hits
+        assert ex not in [hit.memory.id for hit in hits]
+        assert "Robin" not in (block := (await service.context(ContextRequest(query=query), caller)).text)
+        assert "罗宾" not in block
+    assert [one.id for one in (await service.list_memories(ListRequest(now=NOW), caller)).memories] == [cat]
+    (learned,) = (await service.write(WriteRequest(content=again, now=NOW), caller)).results
+    assert learned.decision == "refuse"
+    await service.undo(forgot["run_id"], UndoRequest(), caller)
+    assert (await service.get(ex, Request(), caller)).status == "active"
+
+
+async def test_an_order_that_points_means_the_turn_before_also_when_it_was_said_only_now(service, caller):
+    (cat,) = await keep(service, caller, STORED["zh"][1])
+    answer = await say(service, caller, "我上个月住院做了手术。", "不要再提这件事了。")
+    told = answer.results[-1]
+    assert told.index == 1
+    active = (await service.list_memories(ListRequest(now=NOW), caller)).memories
+    assert [one.id for one in active] == [cat]
+    exported = b"".join([line async for line in service.export(ListRequest(), caller)]).decode()
+    assert "不要再提" not in exported
+
+
+async def test_an_order_stays_with_its_user_and_is_no_context_of_what_follows(service, caller):
+    (hers,) = await keep(service, caller, STORED["en"][0], user_id="ann")
+    (his,) = await keep(service, caller, STORED["en"][0], user_id="bob")
+    answer = await say(
+        service, caller, "Please forget about my ex.", "I moved to Leeds with my brother in May.", user_id="ann"
+    )
+    assert answer.results[0].related == (hers,)
+    assert (await service.get(his, Request(), caller)).status == "active"
+    stored = [decision.memory for decision in answer.results if decision.memory is not None]
+    assert stored
+    assert b"my ex" not in msgspec.json.encode(stored)
+
+
+async def test_an_order_that_means_nothing_stored_takes_nothing_and_says_so(service, caller):
+    cat, *_ = await keep(service, caller, STORED["en"][1])
+    (decision,) = (await say(service, caller, "Forget everything I told you about the merger.")).results
+    assert (decision.decision, decision.related) == ("skip", ())
+    assert "nothing" in decision.reason
+    (decision,) = (await say(service, caller, "Never mention it again.")).results
+    assert "nothing" in decision.reason
+    assert (await service.get(cat, Request(), caller)).status == "active"
+
+
+async def test_logs_are_stored_as_they_are(service, caller):
+    (ex,) = await keep(service, caller, STORED["en"][0])
+    await say(service, caller, "Please forget about my ex.", extract="none", reconcile="none")
+    assert (await service.get(ex, Request(), caller)).status == "active"
