@@ -265,6 +265,37 @@ async def test_a_batch_may_not_carry_an_item_for_another_namespace(http: httpx.A
     assert (await http.get("/v1/stats", headers=bearer(token))).json()["memories"] == 0
 
 
+async def test_a_token_for_one_agent_makes_every_request_in_its_name(http: httpx.AsyncClient, service: MemoryService):
+    planner = bearer(await token_for(service.tokens, agent_id="planner"))
+    writer = bearer(await token_for(service.tokens, agent_id="writer", user_id="王小明"))
+    secret = {"content": "The draft code word is Heron.", "visibility": "private", "force": True}
+    written = (await http.post("/v1/memories", json=secret, headers=planner)).json()["results"][0]["memory"]
+    assert written["agent_id"] == "planner"
+    batch = await http.post("/v1/memories/batch", json={"items": [secret | {"content": "Two."}, {}]}, headers=writer)
+    assert [one["status"] for one in batch.json()["results"]] == [201, 422]
+    mine = (await http.get("/v1/memories", headers=writer)).json()["memories"]
+    assert [(one["content"], one["agent_id"], one["user_id"]) for one in mine] == [("Two.", "writer", "王小明")]
+    assert (await http.get(f"/v1/memories/{written['id']}", headers=writer)).status_code == 404
+    wire = Wire(http, **writer)
+    assert [one["content"] for one in (await wire.call("memory_list"))["memories"]] == ["Two."]
+    assert "There is no memory" in await wire.fail("memory_forget", memory_id=written["id"])
+    assert "bound to the user" in await wire.fail("memory_list", user_id="ana")
+    for other in ({"user_id": "ana"}, {"agent_id": "planner"}):
+        asked = [
+            await http.get("/v1/memories", params=other, headers=writer),
+            await http.post("/v1/search", json={"query": "code word", **other}, headers=writer),
+            await http.post("/v1/memories/batch", json={"items": [{**secret, **other}]}, headers=writer),
+        ]
+        for answer in asked:
+            assert answer.status_code == 403, answer.text
+    for header in ("Hindsight_User", "Hindsight_Agent"):
+        refused = await Wire(http, **writer, **{header: "other"}).post({"jsonrpc": "2.0", "id": 1, "method": "ping"})
+        assert refused.status_code == 403
+    lines = {"content": b"", "headers": {**writer, "Content-Type": "application/x-ndjson"}}
+    assert (await http.post("/v1/import", **lines)).status_code == 403
+    assert (await http.get("/v1/stats", headers=writer)).status_code == 422
+
+
 # what an OAuth client is told
 
 

@@ -115,6 +115,8 @@ class TestOneStore:
             ({"namespaces": ("",)}, "namespaces"),
             ({"namespaces": ("*a",)}, "namespaces"),
             ({"verbs": ()}, "verbs"),
+            ({"user_id": ""}, "user_id"),
+            ({"agent_id": "a" * 257}, "agent_id"),
             ({"expires_at": MADE}, "expires_at"),
         ],
     )

@@ -17,6 +17,8 @@ async def token_for(
     name: str = "",
     days: float | None = None,
     rate: int | None = None,
+    user_id: str | None = None,
+    agent_id: str | None = None,
 ) -> str:
     """A new token, made two days ago, valid for `days` from then."""
     token_id, secret = secrets.token_hex(5), secrets.token_urlsafe(32)
@@ -30,6 +32,8 @@ async def token_for(
             created_at=MADE,
             expires_at=None if days is None else MADE + timedelta(days=days),
             rate=rate,
+            user_id=user_id,
+            agent_id=agent_id,
         )
     )
     return written(token_id, secret)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
+import msgspec
 from litestar.connection import ASGIConnection
 from litestar.handlers import BaseRouteHandler
 
 from hindsight_core.access import Access, Principal
 from hindsight_core.errors import Forbidden, StoreUnavailable
+from hindsight_core.requests import Request
 
+T = TypeVar("T", bound=Request)
 Connection: TypeAlias = ASGIConnection[Any, Any, Any, Any]
 
 # What tells nothing of anybody's memories: liveness, the interface, where to get a token.
@@ -56,6 +59,15 @@ def is_near(connection: Connection) -> bool:
 
 def _client(connection: Connection) -> str | None:
     return connection.client.host if connection.client else None
+
+
+def narrowed(connection: Connection, data: T) -> T:
+    """The request as the caller may make it: with the user and the agent that its token is for."""
+    principal = principal_of(connection)
+    if isinstance(principal, StoreUnavailable) or not principal.is_narrow:
+        return data
+    user_id, agent_id = principal.narrowed(data.user_id, data.agent_id)
+    return msgspec.structs.replace(data, user_id=user_id, agent_id=agent_id)
 
 
 def principal_of(connection: Connection) -> Principal | StoreUnavailable:

@@ -11,6 +11,7 @@ from litestar.types import Empty
 from hindsight_core.decoding import convert, decode
 from hindsight_core.errors import InvalidInput, TooLarge, UnsupportedMedia
 from hindsight_core.requests import Request
+from hindsight_functions.admission import narrowed
 
 _JSON = "application/json"
 LINES = "application/x-ndjson"
@@ -60,7 +61,8 @@ class BodyRequest(_Base):
         """The body as the struct of the handler's `data`; raises `Malformed` or `InvalidInput`."""
         field = self.route_handler.parsed_data_field
         kind = cast("type[msgspec.Struct]", dict if field is None else field.annotation)
-        return self._placed(decode(await self.body(), kind))
+        data = self._placed(decode(await self.body(), kind))
+        return narrowed(self, data) if isinstance(data, Request) else data
 
     def _placed(self, data: msgspec.Struct) -> msgspec.Struct:
         for name in self.query_params:

@@ -14,7 +14,7 @@ from hindsight_core.access import Principal
 from hindsight_core.caller import Caller
 from hindsight_core.config import Settings
 from hindsight_core.decoding import convert
-from hindsight_core.errors import InvalidInput, StoreUnavailable
+from hindsight_core.errors import Forbidden, InvalidInput, StoreUnavailable
 from hindsight_core.ids import new_id
 from hindsight_core.limits import Limits
 from hindsight_core.models import Namespace
@@ -29,6 +29,8 @@ class _Named(msgspec.Struct):
     """The part of a batch item that access depends on."""
 
     namespace: str | None = None
+    user_id: str | None = None
+    agent_id: str | None = None
 
 
 def _named(item: msgspec.Raw) -> str | None:
@@ -73,6 +75,12 @@ class Call:
         with suppress(StoreUnavailable):
             self._allowed(None, None)
 
+    def speaks_for(self, user_id: str | None, agent_id: str | None) -> tuple[str | None, str | None]:
+        """The user and the agent of a connection whose headers name these; see `Principal.narrowed`."""
+        if isinstance(self._principal, StoreUnavailable):
+            return user_id, agent_id
+        return self._principal.narrowed(user_id, agent_id)
+
     def _allowed(self, namespace: str | None, verb: Verb | None) -> tuple[Principal, str]:
         named = namespace or self._header("Hindsight-Namespace", Namespace)
         if isinstance(self._principal, StoreUnavailable):
@@ -91,6 +99,34 @@ class Call:
         for other in sorted(found - {caller.namespace}):
             await self._limits.count(principal, other)
         return caller
+
+    def narrowed(self, items: list[msgspec.Raw]) -> list[msgspec.Raw]:
+        """The items of a batch as the caller may write them: with the user and the agent that its token is for."""
+        principal = self._principal
+        if isinstance(principal, StoreUnavailable) or not principal.is_narrow:
+            return items
+        narrow: list[msgspec.Raw] = []
+        for item in items:
+            try:
+                fields = msgspec.json.decode(item, type=dict[str, msgspec.Raw])
+                named = msgspec.json.decode(item, type=_Named)
+            except msgspec.DecodeError:
+                narrow.append(item)  # it is refused later, by itself
+                continue
+            user_id, agent_id = principal.narrowed(named.user_id, named.agent_id)
+            for name, value in (("user_id", user_id), ("agent_id", agent_id)):
+                if value is not None:
+                    fields[name] = msgspec.Raw(msgspec.json.encode(value))
+            narrow.append(msgspec.Raw(msgspec.json.encode(fields)))
+        return narrow
+
+    def whole(self) -> None:
+        """Raise `Forbidden` for a token that is for one user or agent, where what is sent may be anybody's."""
+        if isinstance(self._principal, Principal) and self._principal.is_narrow:
+            raise Forbidden(
+                "The token is for one user or agent, and an import may hold memories of any.",
+                remedy="Use a token for the whole namespace.",
+            )
 
     def keyed(self, data: WriteRequest) -> WriteRequest:
         """The write with the key of the `Idempotency-Key` header, where there is one."""

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
 _CONNECTION = "hindsight.connection"
-_NARROWER = {"user_id": "Hindsight-User", "agent_id": "Hindsight-Agent", "session_id": "Hindsight-Session"}
 
 
 class Endpoint:
@@ -70,10 +69,13 @@ class Endpoint:
         limit: int = request.app.state.settings.body_limit
         if (request.content_length or 0) > limit:
             raise TooLarge(f"The message is over {limit} bytes.", remedy="Send less, or raise HINDSIGHT_BODY_LIMIT.")
+        user_id, agent_id = call.speaks_for(_named(request, "Hindsight-User"), _named(request, "Hindsight-Agent"))
         inner = cast("dict[str, Any]", scope)
         inner[_CONNECTION] = Connection(
             memories=ServiceMemories(call.service, lambda verb: call.within(None, verb), call.metrics),
-            **{field: _named(request, header) for field, header in _NARROWER.items()},
+            user_id=user_id,
+            agent_id=agent_id,
+            session_id=_named(request, "Hindsight-Session"),
         )
         if "accept" not in request.headers:
             inner["headers"] = [*inner["headers"], (b"accept", b"*/*")]

@@ -15,6 +15,7 @@ from litestar.di import Provide
 from hindsight_core.decoding import convert
 from hindsight_core.errors import InvalidInput
 from hindsight_core.requests import Filters, Request
+from hindsight_functions.admission import narrowed
 
 T = TypeVar("T", bound=Request)
 _LISTS = frozenset({"memory_type", "kind", "status", "source", "tags_all", "tags_any", "ids"})
@@ -31,7 +32,8 @@ def queried(kind: type[Request]) -> dict[str, Any]:
 def _provider(kind: type[T]) -> Provide:
 
     def provide(request: LitestarRequest[Any, Any, Any]) -> T:
-        return read_query({name: request.query_params.getall(name) for name in request.query_params}, kind)
+        given = {name: request.query_params.getall(name) for name in request.query_params}
+        return narrowed(request, read_query(given, kind))
 
     # Litestar reads the annotation, and cannot know what T is here.
     provide.__annotations__["return"] = kind

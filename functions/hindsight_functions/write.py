@@ -43,10 +43,11 @@ async def write_memory(data: JSONBody[WriteRequest], call: NamedDependency[Call]
 async def write_batch(data: JSONBody[Batch], call: NamedDependency[Call]) -> BatchResponse:
     """Up to 500 writes, each stored or refused by itself."""
     call.unkeyed()
-    caller = await call.among(data.items, data.namespace, "write")
+    items = call.narrowed(data.items)
+    caller = await call.among(items, data.namespace, "write")
     if data.now is not None:
         caller = msgspec.structs.replace(caller, now=instant(data.now, "now"))
-    answer = await call.service.write_batch(data.items, caller)
+    answer = await call.service.write_batch(items, caller)
     for item in answer.results:
         call.metrics.decided(item.decisions or ())
     return answer
@@ -60,6 +61,7 @@ async def import_lines(
     if request.content_type[0] not in {LINES, "application/jsonl"}:
         raise UnsupportedMedia(f"Content-Type is {request.content_type[0]!r}.", remedy="Send application/x-ndjson.")
     caller = await call.by(asked, "write")
+    call.whole()
     return await call.service.import_lines(body.splitlines(), asked, caller)
 
 

@@ -27,14 +27,32 @@ _MAKE_ONE = "Send `Authorization: Bearer TOKEN`; who runs the server makes one w
 class Principal(msgspec.Struct, frozen=True, kw_only=True):
     """Who calls, and how far they may go. `actor` goes into the audit; `token` is the id of its token, if it has one.
 
-    `namespaces` are the only ones it may use, None for any; `rate` is its own limit in requests a minute.
+    `namespaces` are the only ones it may use, `user_id` and `agent_id` whom alone it may speak for, None for any;
+    `rate` is its own limit in requests a minute.
     """
 
     actor: str
     namespaces: tuple[str, ...] | None = None
     verbs: tuple[Verb, ...] = _EVERY_VERB
     token: str | None = None
+    user_id: str | None = None
+    agent_id: str | None = None
     rate: int | None = None
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether it speaks for one user or agent only."""
+        return self.user_id is not None or self.agent_id is not None
+
+    def narrowed(self, user_id: str | None, agent_id: str | None) -> tuple[str | None, str | None]:
+        """The user and the agent of a request that names these; raises `Forbidden` when it may not speak for them."""
+        for what, own, named in (("user", self.user_id, user_id), ("agent", self.agent_id, agent_id)):
+            if own is not None and named not in {None, own}:
+                raise Forbidden(
+                    f"The token is for the {what} {own!r}, not for {named!r}.",
+                    remedy=f"Leave the {what} out, or use a token for that one.",
+                )
+        return self.user_id or user_id, self.agent_id or agent_id
 
     def within(self, named: str | None, default: str) -> str:
         """The namespace a request works in: the one it names, else the token's only one, else the `default`.
@@ -118,6 +136,8 @@ class Access:
             namespaces=None if ANY_NAMESPACE in token.namespaces else token.namespaces,
             verbs=token.verbs,
             token=token.id,
+            user_id=token.user_id,
+            agent_id=token.agent_id,
             rate=token.rate,
         )
 

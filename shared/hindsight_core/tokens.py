@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from hindsight_core.decoding import convert
 from hindsight_core.errors import Conflict, InvalidInput, NotFound
-from hindsight_core.models import Namespace
+from hindsight_core.models import Namespace, ScopeId
 
 if TYPE_CHECKING:
     from hindsight_core.stores import MemoryStore
@@ -39,7 +39,11 @@ _NOBODYS = "0" * 64
 
 
 class Token(msgspec.Struct, frozen=True, kw_only=True):
-    """What is kept of a token. `namespaces` holds `*` for any; `rate` is its requests a minute, if it has its own."""
+    """What is kept of a token.
+
+    `namespaces` holds `*` for any; `user_id` and `agent_id` are the only ones it may speak for, None for any; `rate`
+    is its requests a minute, if it has its own.
+    """
 
     id: str
     name: TokenName
@@ -49,6 +53,8 @@ class Token(msgspec.Struct, frozen=True, kw_only=True):
     created_at: datetime
     expires_at: datetime | None = None
     revoked_at: datetime | None = None
+    user_id: ScopeId | None = None
+    agent_id: ScopeId | None = None
     rate: Annotated[int, Meta(ge=1)] | None = None
 
     def state(self, now: datetime) -> TokenState:
@@ -150,6 +156,8 @@ def digest_of(secret: str) -> str:
 
 def _check(token: Token) -> None:
     named = [("namespaces", name, Namespace) for name in token.namespaces if name != ANY_NAMESPACE]
+    speaks_for = [("user_id", token.user_id), ("agent_id", token.agent_id)]
+    named += [(field, who, ScopeId) for field, who in speaks_for if who is not None]
     kind: Any  # a constrained text is no class
     for field, value, kind in (("name", token.name, TokenName), *named):
         try:

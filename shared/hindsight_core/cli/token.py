@@ -67,6 +67,8 @@ class Made(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     namespaces: tuple[str, ...]
     verbs: tuple[Verb, ...]
+    user_id: str | None
+    agent_id: str | None
     expires_at: datetime | None
 
 
@@ -80,6 +82,8 @@ class Listed(msgspec.Struct, frozen=True, kw_only=True):
     created_at: datetime
     expires_at: datetime | None
     state: TokenState
+    user_id: str | None
+    agent_id: str | None
     rate: int | None
 
 
@@ -95,6 +99,8 @@ async def create(
         list[str] | None,
         typer.Option("--verb", metavar="|".join(get_args(Verb)), help="What it allows; repeat. Default: read, write."),
     ] = None,
+    user: Annotated[str | None, typer.Option("--user", help="The only user it speaks for.")] = None,
+    agent: Annotated[str | None, typer.Option("--agent", help="The only agent it speaks for.")] = None,
     expires: Annotated[str | None, typer.Option("--expires", metavar="30d", help="How long it is valid.")] = None,
     rate: Annotated[int | None, typer.Option("--rate", min=1, help="Requests a minute it may make.")] = None,
 ) -> None:
@@ -110,6 +116,8 @@ async def create(
         verbs=tuple(dict.fromkeys(_verb(one) for one in _split(verb) or ("read", "write"))),
         created_at=now,
         expires_at=None if expires is None else now + duration(expires, "--expires"),
+        user_id=user,
+        agent_id=agent,
         rate=rate,
     )
     async with target.open(settings) as kept:
@@ -142,13 +150,15 @@ async def list_tokens(target: Place) -> int:
     elif not found:
         print("There are no tokens: a server over this store answers this machine only.", file=sys.stderr)
     else:
-        table = Table("name", "id", "state", "verbs", "namespaces", "expires", "rate", box=None, pad_edge=False)
+        columns = ("name", "id", "state", "verbs", "namespaces", "user", "agent", "expires", "rate")
+        table = Table(*columns, box=None, pad_edge=False)
         for token in found:
             until = "" if token.expires_at is None else f"{token.expires_at:%Y-%m-%d %H:%M}"
             rate = "" if token.rate is None else f"{token.rate}/min"
             state = token.state(now)
             verbs, namespaces = ", ".join(token.verbs), ", ".join(token.namespaces)
-            table.add_row(token.name, token.id, state, verbs, namespaces, until, rate)
+            speaks_for = (token.user_id or "", token.agent_id or "")
+            table.add_row(token.name, token.id, state, verbs, namespaces, *speaks_for, until, rate)
         tables.console().print(table)
     return 0 if found else NOTHING
 
