@@ -18,9 +18,19 @@ import platformdirs
 import pytest
 
 from conftest_services import REQUIRE_VARIABLE
+from hindsight_core.context import count_tokens, render
+from hindsight_core.models import Hit, Parts
+from hindsight_core.responses import Recall
+from hindsight_functions.tools.server import described
+from samples import memory
 from server import Server, environment, server
 
-PACKAGES = ["node@22", "@modelcontextprotocol/inspector@0.15.0", "@modelcontextprotocol/conformance@0.1.16"]
+PACKAGES = [
+    "node@22",
+    "@modelcontextprotocol/inspector@0.15.0",
+    "@modelcontextprotocol/conformance@0.1.16",
+    "gpt-tokenizer@4.0.0",  # two real vocabularies, in the package
+]
 INSTALL_SECONDS, RUN_SECONDS = 600, 120
 APPLY = ["server-initialize", "ping", "tools-list", "resources-list", "prompts-list", "dns-rebinding-protection"]
 _FIXED = "calls a tool, prompt or resource of the suite's own reference server by its name"
@@ -81,10 +91,12 @@ def npm() -> Npm:
     programs = place / "node_modules" / ".bin"
     path = os.pathsep.join([str(programs), os.environ["PATH"]])
 
-    def run(program: str, *arguments: str) -> str:
+    def run(program: str, *arguments: str, stdin: str | None = None) -> str:
         command = [str(programs / program), *arguments]
-        env = {**os.environ, "PATH": path, "NO_COLOR": "1"}
-        ran = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=RUN_SECONDS)
+        env = {**os.environ, "PATH": path, "NO_COLOR": "1", "NODE_PATH": str(place / "node_modules")}
+        ran = subprocess.run(
+            command, env=env, input=stdin, capture_output=True, text=True, check=False, timeout=RUN_SECONDS
+        )
         assert ran.returncode == 0, ran.stdout + ran.stderr
         return re.sub(r"\x1b\[[0-9;]*m", "", ran.stdout)
 
@@ -139,3 +151,44 @@ def test_the_inspector_lists_and_calls_the_tools(npm, running):
     assert failed["isError"]
     assert len(inspect("resources/list")["resources"]) == 2
     assert len(inspect("prompts/list")["prompts"]) == 2
+
+
+COUNT = """
+const texts = JSON.parse(require("fs").readFileSync(0, "utf8"));
+const all = {disallowedSpecial: new Set()};
+const encodings = ["o200k_base", "cl100k_base"].map((name) => require("gpt-tokenizer/encoding/" + name));
+console.log(JSON.stringify(texts.map((text) => encodings.map(({encode}) => encode(text, all).length))));
+"""
+SAYINGS = [
+    "Mum takes 2.5 mg of bisoprolol each morning, and the pharmacy on Elm Street (01632 960 123) refills it on the 9th",
+    "My shipping address is 7 Oak Road, York; order A1029384756-XK was confirmed on 2025-03-01 at 09:30",
+    "Deploys go through https://ci.example.com/jobs/4711?branch=main, and the flag is --max-retries=3",
+    "The session id is 550e8400-e29b-41d4-a716-446655440000",
+    "我的收货地址是上海市徐汇区漕溪路88号，电话是13800138000，工作日下午六点以后送",
+    "以后查天气都默认用摄氏度，报告写成要点，不要超过三百字",
+    "他对花生过敏，去年在广州中山一院住过院，主治医生姓欧阳",
+    "女儿下学期转到实验小学三年级，班主任是林老师 👩‍🏫",
+]
+
+
+def test_no_budget_is_overrun_by_a_real_tokeniser(npm, capsys):
+    tools = [
+        json.dumps(
+            {"name": tool.name, "description": tool.description, "inputSchema": tool.input_schema},
+            ensure_ascii=False,
+            separators=(",", ":"),
+        )
+        for tool in described()
+    ]
+    recall = Recall(needed=True, why="")
+    blocks = []
+    for part in (SAYINGS, SAYINGS[:4], SAYINGS[4:]):
+        hits = [Hit(memory=memory(f"m{n}", text), score=0.5, parts=Parts()) for n, text in enumerate(part * 3)]
+        blocks += [render(hits, budget, recall).text for budget in (120, 400, 2000)]
+    counted = json.loads(npm("node", "-e", COUNT, stdin=json.dumps([*tools, *blocks])))
+    for text, real in zip(blocks, counted[len(tools) :], strict=True):
+        assert max(real) <= count_tokens(text) <= 2 * max(real)
+    sums = [sum(real[vocabulary] for real in counted[: len(tools)]) for vocabulary in (0, 1)]
+    with capsys.disabled():
+        print(f"\ntokens of the tools: {sums[0]} with o200k_base, {sums[1]} with cl100k_base")
+    assert max(sums) <= 1500
