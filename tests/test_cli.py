@@ -11,8 +11,8 @@ from commandline import Cli, command_line, written
 
 ADDRESS = "My shipping address is 12 Elm Street, Leeds."
 COMMANDS = (
-    "serve", "write", "search", "get", "list", "history", "update", "resolve", "forget", "restore", "undo", "runs",
-    "sweep", "import", "export", "stats", "doctor",
+    "serve", "write", "search", "recall", "get", "list", "history", "update", "resolve", "forget", "restore", "undo",
+    "runs", "sweep", "import", "export", "stats", "doctor", "eval",
 )  # fmt: skip
 DOG = "My dog is called Biscuit."
 
@@ -92,6 +92,20 @@ def test_search_explains_each_hit(cli: Cli):
     as_json = cli("search", "What is my shipping address?", "--explain", "--json").json
     first_words = as_json["hits"][0]["explain"]["sentence"][:20]
     assert first_words in answer.out
+
+
+def test_recall_says_whether_memory_is_needed_and_exits_with_1_when_not(cli: Cli):
+    asked = cli("recall", "what did I say about the roof last time")
+    assert (asked.code, asked.out.startswith("Search: ")) == (0, True)
+    plain = cli("recall", "what is the capital of Portugal", "--json")
+    assert (plain.code, plain.json["needed"]) == (1, False)
+    assert cli("recall", "go on", "--task", "tax", "--previous-task", "holiday").code == 0
+
+
+def test_search_in_auto_mode_says_why_it_did_not_search(cli: Cli):
+    written(cli, ADDRESS)
+    answer = cli("search", "thanks a lot!", "--mode", "auto")
+    assert (answer.code, answer.out.startswith("Not searched: ")) == (1, True)
 
 
 def test_list_pages_and_exits_with_1_when_empty(cli: Cli):

@@ -20,6 +20,7 @@ from hindsight_core.requests import (
     ForgetRequest,
     ListRequest,
     PageRequest,
+    RecallRequest,
     Request,
     SearchRequest,
     SweepRequest,
@@ -51,6 +52,7 @@ def test_every_operation_round_trips(client: Hindsight):
     assert client.get(memory_id).content == DOG.content
     assert client.search(SearchRequest(query="What is my dog called?")).hits[0].memory.id == memory_id
     assert DOG.content in client.context(ContextRequest(query="my dog")).text
+    assert client.recall(RecallRequest(text="what did I tell you about my dog")).needed
     updated = client.update(memory_id, UpdateRequest(pinned=True, reason="dear"))
     assert (updated.memory.pinned, updated.previous_version) == (True, 1)
     assert [event.after and event.after.pinned for event in client.history(memory_id).events] == [False, True]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from commandline import Cli, command_line
-from hindsight_core.evaluation.report import share
+from hindsight_core.evaluation.report import f1, share
 
 NOW = "2025-06-01T10:00:00+08:00"
 
@@ -126,3 +126,59 @@ def test_the_interval_of_a_share_is_wilson_s() -> None:
     found = share("x", [True] * 8 + [False] * 2)
     assert (found.value, found.low, found.high) == (0.8, 0.4902, 0.9433)
     assert share("x", []).of == 0
+
+
+def message(number: int, text: str, lang: str, keep: bool, kind: str = "none") -> dict[str, Any]:
+    status = "active" if keep else "skip"
+    expect = {"keep": keep, "kind": kind, "durable": keep, "status": status}
+    return {"id": f"g{number}", "lang": lang, "role": "user", "text": text, "task": None, "expect": expect}
+
+
+def test_messages_are_written_one_by_one_and_the_kind_counts_where_they_were_rightly_kept(
+    cli: Cli, tmp_path: Path
+) -> None:
+    file = lines(
+        tmp_path,
+        message(1, "I am allergic to peanuts", "en", True, "fact"),
+        message(2, "I am allergic to peanuts", "en", True, "event"),
+        message(3, "北京明天天气怎么样？", "zh", False),
+        message(4, "我对花生过敏", "zh", False),
+    )
+    ran = cli("eval", "gate", file, "--json")
+    assert ran.code == 0, ran.err
+    assert [(line["predicted"], line["right"]) for line in ran.json["lines"]] == [
+        ("keep fact active", True),
+        ("keep fact active", False),
+        ("skip", True),
+        ("keep fact active", False),
+    ]
+    assert all(line["reason"] for line in ran.json["lines"])
+    assert measured(ran.json, "keep/skip F1") == (0.8, 4)
+    assert measured(ran.json, "kind of what was rightly kept") == (0.5, 2)
+    assert measured(ran.json, "status") == (0.75, 4)
+    assert measured(ran.json, "status", "zh") == (0.5, 2)
+    assert ran.json["confusion"] == {"fact": {"fact": 1}, "event": {"fact": 1}, "skip": {"skip": 1, "fact": 1}}
+
+
+def test_messages_that_need_memory_are_told_from_those_that_do_not(cli: Cli, tmp_path: Path) -> None:
+    file = lines(
+        tmp_path,
+        {"id": "r1", "lang": "en", "text": "what did we decide about the roof last time", "recent": [], "expect": True},
+        {"id": "r2", "lang": "en", "text": "thanks!", "recent": [{"role": "user", "text": "hi"}], "expect": False},
+        {"id": "r3", "lang": "zh", "text": "谢谢啦！", "recent": ["再见"], "expect": True},
+    )
+    ran = cli("eval", "trigger", file, "--json")
+    assert ran.code == 0, ran.err
+    assert [line["predicted"] for line in ran.json["lines"]] == ["search", "no search", "no search"]
+    assert measured(ran.json, "recall F1") == (0.6667, 3)
+    assert measured(ran.json, "recall F1", "en") == (1.0, 2)
+    assert measured(ran.json, "accuracy") == (0.6667, 3)
+
+
+def test_f1_counts_both_sorts_of_error_and_its_interval_holds_it() -> None:
+    pairs = [(True, True)] * 6 + [(True, False)] * 2 + [(False, True)] + [(False, False)] * 5
+    found = f1("x", pairs)
+    assert found.value == 0.8
+    assert found.low < 0.8 < found.high
+    assert f1("x", pairs) == found
+    assert (f1("x", []).value, f1("x", []).low, f1("x", []).high) == (0, 0, 1)

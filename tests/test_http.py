@@ -105,6 +105,46 @@ async def test_context_answers_a_block_within_its_budget(http: httpx.AsyncClient
     assert 0 < answer.json()["tokens"] <= 200
 
 
+@pytest.mark.parametrize(
+    ("body", "needed"),
+    [
+        ({"text": "what did we decide about the roof last time"}, True),
+        ({"text": "我上次说的那家店叫什么", "recent": ["你好"]}, True),
+        ({"text": "go on", "task": "tax return", "previous_task": "holiday plans"}, True),
+        ({"text": "what is the capital of Portugal"}, False),
+        ({"text": "谢谢啦！"}, False),
+    ],
+)
+async def test_recall_says_whether_a_message_needs_memory_and_why(
+    http: httpx.AsyncClient, body: dict[str, object], needed: bool
+):
+    answer = await http.post("/v1/recall", json=body)
+    assert answer.status_code == 200
+    assert answer.json()["needed"] is needed
+    assert answer.json()["why"]
+    assert answer.json()["evidence"]
+
+
+async def test_mode_auto_searches_only_where_memory_is_needed_and_heeds_the_turns_before(http: httpx.AsyncClient):
+    await stored(http)
+    query = {"query": "What is my shipping address?", "mode": "auto"}
+    assert (await http.post("/v1/search", json=query)).json()["hits"]
+    unneeded = (await http.post("/v1/search", json={"query": "what is the capital of Portugal", "mode": "auto"})).json()
+    assert (unneeded["hits"], unneeded["query"]["recall"]["needed"]) == ([], False)
+    switched = {"query": "thanks", "mode": "auto", "task": "send a parcel", "previous_task": "holiday plans"}
+    assert (await http.post("/v1/search", json=switched)).json()["query"]["recall"]["needed"]
+    messages = [{"role": "user", "text": "Write a note about the lift."}, {"role": "user", "text": "thanks"}]
+    block = (await http.post("/v1/context", json={"messages": messages, "mode": "auto"})).json()
+    assert (block["text"], block["recall"]["needed"]) == ("", False)
+
+
+async def test_the_log_keeps_no_turns_before_the_question(http: httpx.AsyncClient):
+    await http.post("/v1/search", json={"query": "Where do I live?", "recent": ["I am Xanthippe"], "task": "moving"})
+    logged = (await http.get("/v1/retrievals")).json()["retrievals"]
+    assert len(logged) == 1
+    assert "Xanthippe" not in json.dumps(logged)
+
+
 async def test_listing_continues_from_its_cursor_without_repeats_or_gaps(http: httpx.AsyncClient):
     ids = {await stored(http, f"Order {n} was placed by the warehouse in Hull.") for n in range(5)}
     seen: list[str] = []

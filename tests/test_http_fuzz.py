@@ -21,6 +21,7 @@ BODIES = {
     ("POST", "/v1/memories/batch"): "Batch",
     ("POST", "/v1/search"): "SearchRequest",
     ("POST", "/v1/context"): "ContextRequest",
+    ("POST", "/v1/recall"): "RecallRequest",
     ("PATCH", "/v1/memories/{id}"): "UpdateRequest",
     ("POST", "/v1/memories/{id}/resolve"): "ResolveRequest",
     ("POST", "/v1/forget"): "ForgetRequest",

@@ -235,3 +235,44 @@ async def test_one_value_of_a_slot_holds_at_any_time_in_whatever_order_they_arri
     assert [memory.content for memory in await everything(service, caller)] == [f"Ana: {cities[3]}"]
     await service.undo(runs[-1], UndoRequest(now=NOW), caller)
     assert await held(began[order[-1]]) == ([] if order[-1] == 0 else [f"Ana: {cities[order[-1] - 1]}"])
+
+
+@pytest.mark.parametrize(
+    ("asked", "answer", "question"),
+    [
+        ("How often does your wife take her thyroid tablets?", "half a tablet twice a day", "wife's thyroid tablets"),
+        ("您太太的甲状腺药怎么吃？", "一天两次，每次半片", "太太的甲状腺药"),
+    ],
+)
+async def test_an_answer_without_a_subject_is_found_and_understood_by_its_question(
+    service, caller, asked, answer, question
+):
+    messages = (Message(role="assistant", text=asked), Message(role="user", text=answer))
+    (_, decision) = (await service.write(WriteRequest(messages=messages, now=NOW), caller)).results
+    assert decision.decision == "add"
+    assert decision.memory.content == answer
+    found = await service.search(SearchRequest(query=question, now=NOW, token_budget=300), caller)
+    assert found.hits[0].memory.id == decision.memory_id
+    assert found.context is not None
+    assert answer in found.context.text
+    assert asked in found.context.text
+
+
+async def test_a_tools_records_are_kept_one_by_one_as_the_tools(service, caller):
+    first = '{"order": 71204, "status": "shipped", "carrier": "DHL", "tracking": "JD0146"}'
+    second = '{"customer": "Oakley Ltd", "plan": "business", "seats": 25}'
+    message = Message(role="tool", text=f'{{"found": [{first}, {second}], "took_ms": 12}}')
+    answer = await service.write(WriteRequest(messages=(message,), now=NOW), caller)
+    kept = [decision.memory for decision in answer.results if decision.memory is not None]
+    assert [memory.content for memory in kept] == [first, second]
+    assert {memory.source for memory in kept} == {"tool"}
+    assert {memory.confidence for memory in kept} == {0.8}
+
+
+async def test_the_assistants_proposal_is_nobodys_fact(service, caller):
+    messages = (
+        Message(role="user", text="Which cache should the service use?"),
+        Message(role="assistant", text="You could use Redis for it, many teams do."),
+        Message(role="user", text="hm, let me think"),
+    )
+    assert not (await service.write(WriteRequest(messages=messages, now=NOW), caller)).stored

@@ -10,8 +10,17 @@ from litestar.params import FromPath, JSONBody
 from litestar.response import Stream
 
 from hindsight_core.models import Memory, Retrieval
-from hindsight_core.requests import ContextRequest, ListRequest, PageRequest, Request, SearchRequest
-from hindsight_core.responses import ContextBlock, EventPage, History, MemoryPage, RetrievalPage, SearchResponse, Stats
+from hindsight_core.requests import ContextRequest, ListRequest, PageRequest, RecallRequest, Request, SearchRequest
+from hindsight_core.responses import (
+    ContextBlock,
+    EventPage,
+    History,
+    MemoryPage,
+    Recall,
+    RetrievalPage,
+    SearchResponse,
+    Stats,
+)
 from hindsight_functions.aws import LambdaHandler
 from hindsight_functions.body import LINES
 from hindsight_functions.call import Call
@@ -31,6 +40,12 @@ async def search_memories(data: JSONBody[SearchRequest], call: NamedDependency[C
 async def make_context(data: JSONBody[ContextRequest], call: NamedDependency[Call]) -> ContextBlock:
     """A block of memories to paste into a prompt, within a token budget."""
     return await call.service.context(data, await call.by(data, "read"))
+
+
+@post("/v1/recall", status_code=200)
+async def ask_recall(data: JSONBody[RecallRequest], call: NamedDependency[Call]) -> Recall:
+    """Whether a message needs memory at all, and why; no store is touched."""
+    return await call.service.recall(data, await call.by(data, "read"))
 
 
 @get("/v1/memories", **queried(ListRequest))
@@ -100,6 +115,7 @@ async def _chain(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[byte
 routes = [
     search_memories,
     make_context,
+    ask_recall,
     list_memories,
     get_memory,
     get_history,

@@ -16,6 +16,7 @@ from hindsight_core.requests import (
     ForgetRequest,
     ListRequest,
     PageRequest,
+    RecallRequest,
     Request,
     ResolveRequest,
     RestoreRequest,
@@ -35,6 +36,7 @@ from hindsight_core.responses import (
     MemoryPage,
     Problem,
     Readiness,
+    Recall,
     ResolveResponse,
     RetrievalPage,
     RunPage,
@@ -98,6 +100,10 @@ def search(request: SearchRequest) -> HttpCall[SearchResponse]:
 
 def context(request: ContextRequest) -> HttpCall[ContextBlock]:
     return _post("/v1/context", request, ContextBlock, repeatable=True)
+
+
+def recall(request: RecallRequest) -> HttpCall[Recall]:
+    return _post("/v1/recall", request, Recall, repeatable=True)
 
 
 def list_memories(request: ListRequest) -> HttpCall[MemoryPage]:

@@ -27,6 +27,7 @@ from hindsight_core.requests import (
     ForgetRequest,
     ListRequest,
     PageRequest,
+    RecallRequest,
     Request,
     ResolveRequest,
     RestoreRequest,
@@ -45,6 +46,7 @@ from hindsight_core.responses import (
     ImportReport,
     MemoryPage,
     Readiness,
+    Recall,
     ResolveResponse,
     RetrievalPage,
     RunPage,
@@ -164,6 +166,9 @@ class Hindsight(_Client):
     def context(self, request: ContextRequest) -> ContextBlock:
         return self._send(calls.context(request))
 
+    def recall(self, request: RecallRequest) -> Recall:
+        return self._send(calls.recall(request))
+
     def list_memories(self, request: ListRequest) -> MemoryPage:
         return self._send(calls.list_memories(request))
 
@@ -279,6 +284,9 @@ class AsyncHindsight(_Client):
 
     async def context(self, request: ContextRequest) -> ContextBlock:
         return await self._send(calls.context(request))
+
+    async def recall(self, request: RecallRequest) -> Recall:
+        return await self._send(calls.recall(request))
 
     async def list_memories(self, request: ListRequest) -> MemoryPage:
         return await self._send(calls.list_memories(request))

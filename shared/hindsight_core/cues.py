@@ -15,6 +15,7 @@ Language: TypeAlias = Literal["en", "zh"]
 LANGUAGES: tuple[Language, ...] = ("en", "zh")
 
 _HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff]")
+_LATIN = re.compile("[A-Za-z]")
 _WORD = re.compile(r"[A-Za-z]+(?:['’][A-Za-z]+)*")
 
 
@@ -53,16 +54,17 @@ def table(name: str, language: Language) -> Table:
     return Table(patterns=patterns, sentences=sentences, lists=lists)
 
 
-def counts(text: str, name: str = "gate") -> dict[str, int]:
-    """How often each cue of the file occurs in the text, both languages together; absent cues are left out."""
+def present(text: str, name: str = "gate") -> frozenset[str]:
+    """The cues of the file that occur in the text; each language is looked for where its script occurs."""
     plain = text.replace("’", "'")
-    found: dict[str, int] = {}
-    for language in LANGUAGES:
-        for cue, pattern in table(name, language).patterns.items():
-            hits = sum(1 for _ in pattern.finditer(plain))
-            if hits:
-                found[cue] = found.get(cue, 0) + hits
-    return found
+    spoken: list[Language] = []
+    if _LATIN.search(plain):
+        spoken.append("en")
+    if _HAN.search(plain):
+        spoken.append("zh")
+    return frozenset(
+        cue for language in spoken for cue, pattern in table(name, language).patterns.items() if pattern.search(plain)
+    )
 
 
 def sentence(key: str, language: Language, name: str = "gate") -> str:

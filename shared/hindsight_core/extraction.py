@@ -56,7 +56,7 @@ def extract(messages: Sequence[Message]) -> list[Candidate]:
 
     A span is one sentence with those that lean on it. Spans that state nothing (questions, greetings,
     acknowledgements, echoes, recalled memories, code) say so in `dismissed`, in their own language. Together the
-    spans cover every message but for white space.
+    spans cover every word of the messages.
     """
     found: list[Candidate] = []
     heard: list[tuple[frozenset[str], frozenset[str]]] = []
@@ -71,7 +71,11 @@ def extract(messages: Sequence[Message]) -> list[Candidate]:
                 why = "echo"
             dismissed = None if why is None else sentence(f"dismissed.{why}", language_of(text), "extraction")
             before = message.text[: span.start].strip()
-            found += _candidates(message, index, text, _previous(text, before, turns), dismissed)
+            if message.role == "tool":  # a record says nothing about the next one; the head of its table does
+                previous = turns[:_TURNS] if span.head is None else (span.head,)
+            else:
+                previous = _previous(text, before, turns)
+            found += _candidates(message, index, text, previous, dismissed)
             said.append(terms)
         heard += said
     return found

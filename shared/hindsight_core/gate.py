@@ -1,13 +1,20 @@
 """The gate: four scores decide whether a candidate becomes a memory, as what, and how sure.
 
-`total = Σ weight · score` over density, relevance, durability and explicitness, each in [0, 1]; a candidate is kept
-where the total reaches the threshold. Secrets, texts handed over to be worked on and tool noise never are.
+`total = Σ weight · score / Σ weight` over density, relevance, durability and explicitness, each in [0, 1]; a candidate
+is kept where the total reaches the threshold. Secrets are refused, texts handed over to be worked on are never kept.
+
+* *Density*, what there is to know in it: a small model's probability that the text is worth keeping, stretched in two
+  straight lines. The probability from which keeping is right (measured, by role, on writers left out of the training)
+  falls on the density with which a plain text of this source reaches the default threshold under the default weights.
+  A short answer to a question about somebody is worth keeping, whatever it says alone.
+* *Relevance*, how near it is to the task: neutral (0.6) without one, else up to 0.3 above or below that.
+* *Durability*: density, of which up to 0.3 are lost where the model does not expect it to be true in three months.
+* *Explicitness*: the confidence (the source's, unless one is given), of which a guess counts 0.5 at most; in between
+  by the probability that it is a guess.
 """
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Mapping
 from typing import Literal
 
@@ -15,13 +22,43 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from hindsight_core.cues import counts, language_of, sentence
+from hindsight_core.cues import Language, language_of, present, sentence
 from hindsight_core.extraction import Candidate
+from hindsight_core.handover import is_handed_over
+from hindsight_core.learned import shipped
 from hindsight_core.models import Kind, MemoryType, Scores, Source
 from hindsight_core.redaction import find_secret as find_secret
+from hindsight_core.spans import is_short_answer
+from hindsight_core.wording import Wording, read
 
 CONFIDENCE: Mapping[Source, float] = {"user": 1.0, "tool": 0.8, "agent": 0.5}
-MOMENTARY_TTL = 7 * 86_400.0
+SPECULATION_CAP = 0.5
+MOMENTARY_TTL = 14 * 86_400.0
+MOMENTARY_BELOW = 0.2
+NEUTRAL = 0.6
+TASK_PULL = 0.3
+UNRELATED = 0.25
+PASSING_COSTS = 0.3
+PLAIN_LASTING = 0.3
+ANSWER_LEAD = 0.2
+_KINDS: tuple[Kind, ...] = ("fact", "preference", "instruction", "event", "speculation")
+_REASONS = (  # the first cue that is there names why it was not kept
+    "acknowledgement",
+    "greeting",
+    "fiction",
+    "hypothetical",
+    "question",
+    "request",
+    "laughter",
+    "momentary",
+    "general",
+)
+
+
+_ABOUT_SOMEBODY = frozenset({"second_person", "third_person", "kin"})
+_NO_ANSWER = frozenset({"request", "transform", "momentary", "thanks", "laughter"})
+_HEDGES = frozenset({"hedge", "hearsay", "guess"})
+_SPANS_OF_TIME = frozenset({"standing", "habit", "phase", "momentary", "past", "future", "change"})
 
 
 class GateSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,7 +69,12 @@ class GateSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """What the gate says of one candidate; `reason` is one plain sentence in the candidate's language."""
+    """What the gate says of one candidate.
+
+    `refused` is for secrets alone. `ttl_seconds` is a suggestion for what will not hold for long. `reason` is one plain
+    sentence in the candidate's language. `evidence` holds what each score was made of, the model's probability of each
+    kind, and whether the vector was used (`by_meaning`).
+    """
 
     keep: bool
     refused: bool
@@ -46,53 +88,6 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     evidence: dict[str, object]
 
 
-def _squash(x: float) -> float:
-    return 1.0 / (1.0 + math.exp(-x))
-
-
-def _guess_kind(cue: Mapping[str, int], role: str) -> Kind:
-    if role == "assistant" and "completed" not in cue:
-        return "speculation"
-    if "hedge" in cue or ("hearsay" in cue and role == "user"):
-        return "speculation"
-    if "standing" in cue and ("directive" in cue or "request" in cue or "second_person" in cue):
-        return "instruction"
-    if "taste" in cue or ("standing" in cue and "first_person" in cue and "state" not in cue):
-        return "preference"
-    if "directive" in cue and "past" not in cue and "state" not in cue:
-        return "instruction"
-    if "past" in cue or "future" in cue or "completed" in cue:
-        return "event"
-    return "fact"
-
-
-def _worth(cue: Mapping[str, int], text: str, role: str) -> float:
-    """Log-odds that the text is worth keeping, from its cues alone."""
-    z = 0.0
-    if role == "assistant":
-        z += 1.2 * (("guess" in cue and "second_person" in cue) or "completed" in cue) - 0.9
-        z -= 1.5 * ("offer" in cue) + 1.5 * ("recap" in cue)
-    elif role == "tool":
-        z += 0.8 * bool(re.search(r"[=:：]", text)) + 0.8 * bool(re.search(r"\d", text)) - 2.0 * ("tool_noise" in cue)
-    z += 0.9 * ("first_person" in cue) + 0.6 * ("kin" in cue) + 0.4 * ("state" in cue) + 1.3 * ("standing" in cue)
-    z += 0.7 * ("taste" in cue) + 0.5 * ("habit" in cue) + 0.3 * ("past" in cue) + 0.3 * ("future" in cue)
-    z += (
-        0.4 * ("directive" in cue)
-        + 0.4 * bool(re.search(r"\d", text))
-        + 0.4 * ("hedge" in cue)
-        + 0.3 * ("change" in cue)
-    )
-    z -= 2.2 * ("question" in cue) + 3.0 * ("acknowledgement" in cue and len(text) < 30) + 2.5 * ("greeting" in cue)
-    z -= 1.6 * ("request" in cue and "standing" not in cue) + 1.0 * ("transform" in cue) + 1.5 * ("fiction" in cue)
-    z -= (
-        1.2 * ("hypothetical" in cue)
-        + 1.2 * ("momentary" in cue)
-        + 1.0 * ("laughter" in cue)
-        + 0.8 * ("general" in cue)
-    )
-    return z
-
-
 def judge(
     candidate: Candidate,
     *,
@@ -103,56 +98,178 @@ def judge(
     confidence: float | None = None,
     embedding_model: str | None = None,
 ) -> Verdict:
-    """Whether to keep a candidate, and as what.
+    """Whether to keep a candidate, and as what. Pure: the same arguments give the same verdict.
 
-    `vector` is the centred unit passage vector of the candidate's text; without one, or with one of another
-    `embedding_model` than the weights were made for, the cues decide alone. `task_similarity` is the cosine of text
-    and task. A given `kind` or `confidence` is taken as it is (speculation is capped at 0.5).
+    `vector` is the centred unit passage vector of the candidate's text; without one, or with one of another model than
+    the weights were made for (`embedding_model`; None means theirs), the wording decides alone. `task_similarity`, in
+    [0, 1], says how near the text is to the task. A given `kind` or `confidence` is taken as it is, except that
+    speculation is never surer than 0.5; without them a hedge lowers the confidence by how much of a guess it makes it.
     """
-    del vector, embedding_model
-    text, role = candidate.text, candidate.role
+    text = candidate.text
     language = language_of(text)
-    cue = counts(text)
     secret = find_secret(text)
-    p = _squash(_worth(cue, text, role))
-    chosen: Kind = kind or _guess_kind(cue, role)
-    margin = 0.6 + (p - 0.5) * (0.8 if p >= 0.5 else 1.2)
-    relevance = margin if task_similarity is None else min(1.0, max(0.0, margin + 0.3 * task_similarity))
-    weights = settings.weights
-    total = sum(w * s for w, s in zip(weights, (margin, relevance, margin, margin), strict=True)) / sum(weights)
-    scores = Scores(
-        density=margin,
-        relevance=relevance,
-        durability=margin,
-        explicitness=margin,
-        total=total,
-        threshold=settings.threshold,
+    if secret is not None:
+        return _refused(secret, candidate, settings, kind, confidence, language)
+    model = shipped("gate")
+    wording = read(text, candidate.role)
+    reading = model.read(wording, vector, embedding_model=embedding_model)
+    odds = reading.probabilities
+    worth = 1.0 - odds["none"]
+    answers = _answers(candidate)
+    if answers:
+        worth = max(worth, reading.threshold + ANSWER_LEAD * (1 - reading.threshold))
+    lasting = min(1.0, max(0.0, (float(reading.scores[len(odds)]) + 1.0) / 2))
+    doubt = odds["speculation"] / worth if worth > 0 else 0.0
+    chosen = kind or _kind(odds, wording, answers=answers)
+    stated = CONFIDENCE[candidate.source] if confidence is None else confidence
+    hedged = confidence is None and bool(wording.cues & _HEDGES)
+    sure = _guessed(stated, 1.0 if chosen == "speculation" else doubt if hedged else 0.0)
+    handed_over = candidate.role == "user" and is_handed_over(text)
+    density = 0.0 if handed_over else _density(worth, reading.threshold, candidate.source)
+    scores = _scores(
+        density,
+        NEUTRAL if task_similarity is None else NEUTRAL + TASK_PULL * _between(-1, task_similarity / UNRELATED - 1, 1),
+        density * (1 - PASSING_COSTS * (1 - lasting)),
+        _guessed(stated, 1.0 if kind == "speculation" else doubt),
+        settings,
     )
-    keep = total >= settings.threshold and secret is None
-    sure = CONFIDENCE[candidate.source] if confidence is None else confidence
-    if chosen == "speculation":
-        sure = min(sure, 0.5)
+    keep = scores.total >= settings.threshold and not handed_over
     status: Literal["active", "pending"] = "pending" if chosen == "speculation" else "active"
-    parts = f"{sentence('reasons.density', language)} {margin:.2f}"
-    reason = sentence(
-        "reasons.secret" if secret else f"reasons.{status.replace('active', 'keep')}" if keep else "reasons.skip",
-        language,
-    ).format(
-        secret=secret,
-        parts=parts,
-        total=total,
-        threshold=settings.threshold,
-        kind=sentence(f"reasons.{chosen}", language),
-    )
+    momentary = "momentary" in wording.cues and lasting < MOMENTARY_BELOW and chosen != "event"
+    evidence: dict[str, object] = {
+        "density": {
+            "worth": round(worth, 4),
+            "needed": reading.threshold,
+            "words": reading.told,
+            "cues": sorted(wording.cues - _HEDGES - _SPANS_OF_TIME),
+            "handed_over": handed_over,
+            "answers": answers,
+        },
+        "relevance": {"similarity": None if task_similarity is None else round(task_similarity, 4)},
+        "durability": {"lasting": round(lasting, 4), "cues": sorted(wording.cues & _SPANS_OF_TIME)},
+        "explicitness": {
+            "source": candidate.source,
+            "confidence": stated,
+            "doubt": round(doubt, 4),
+            "cues": sorted(wording.cues & _HEDGES),
+        },
+        "kinds": {name: round(each, 4) for name, each in odds.items()},
+        "by_meaning": reading.by_meaning,
+    }
     return Verdict(
         keep=keep,
-        refused=secret is not None,
+        refused=False,
         scores=scores,
         kind=chosen,
         memory_type="episodic" if chosen == "event" else "semantic",
         status=status,
-        confidence=sure,
-        ttl_seconds=MOMENTARY_TTL if keep and "momentary" in cue and chosen == "event" else None,
-        reason=reason,
-        evidence={"cues": dict(cue), "worth": p},
+        confidence=round(sure, 2),
+        ttl_seconds=MOMENTARY_TTL if keep and momentary else None,
+        reason=_reason(status, chosen, scores, language)
+        if keep
+        else _why_not(wording, candidate, scores, handed_over, language),
+        evidence=evidence,
+    )
+
+
+def _answers(candidate: Candidate) -> bool:
+    """Whether it is a short answer to a question about somebody: alone it says little, with its question it is a fact.
+
+    What answers an offer or asks back is none.
+    """
+    asked, text = candidate.context, candidate.text
+    if candidate.role != "user" or asked is None or not is_short_answer(text, asked):
+        return False
+    about = present(asked)
+    return bool(about & _ABOUT_SOMEBODY) and "offer" not in about and not present(text) & _NO_ANSWER
+
+
+def _kind(odds: Mapping[str, float], wording: Wording, *, answers: bool) -> Kind:
+    """The likeliest kind; how things are shown to somebody is a preference, even where it is put as a rule."""
+    likeliest = max(_KINDS, key=lambda each: odds[each])
+    if answers and likeliest == "event" and "past" not in wording.cues:
+        return "fact"
+    return "preference" if likeliest == "instruction" and "display" in wording.cues else likeliest
+
+
+def _guessed(confidence: float, doubt: float) -> float:
+    """A confidence, of which the doubtful part counts as a guess does."""
+    return confidence * (1 - doubt) + min(confidence, SPECULATION_CAP) * doubt
+
+
+def _density(worth: float, threshold: float, source: Source) -> float:
+    """The probability stretched in two straight lines, so that `threshold` falls on what a text of the source needs."""
+    base = GateSettings()
+    density, relevance, durability, explicitness = base.weights
+    rest = relevance * NEUTRAL + explicitness * CONFIDENCE[source]
+    needed = (base.threshold - rest) / (density + durability * (1 - PASSING_COSTS * (1 - PLAIN_LASTING)))
+    if worth >= threshold:
+        return needed + (1 - needed) * (worth - threshold) / (1 - threshold)
+    return needed * worth / threshold
+
+
+def _between(low: float, value: float, high: float) -> float:
+    return max(low, min(high, value))
+
+
+def _scores(density: float, relevance: float, durability: float, explicitness: float, settings: GateSettings) -> Scores:
+    four = (density, relevance, durability, explicitness)
+    total = sum(w * s for w, s in zip(settings.weights, four, strict=True)) / sum(settings.weights)
+    rounded = [round(_between(0.0, value, 1.0), 6) for value in (*four, total)]
+    return Scores(
+        density=rounded[0],
+        relevance=rounded[1],
+        durability=rounded[2],
+        explicitness=rounded[3],
+        total=rounded[4],
+        threshold=settings.threshold,
+    )
+
+
+def _refused(
+    secret: str,
+    candidate: Candidate,
+    settings: GateSettings,
+    kind: Kind | None,
+    confidence: float | None,
+    language: Language,
+) -> Verdict:
+    nothing = Scores(
+        density=0.0, relevance=0.0, durability=0.0, explicitness=0.0, total=0.0, threshold=settings.threshold
+    )
+    return Verdict(
+        keep=False,
+        refused=True,
+        scores=nothing,
+        kind=kind or "fact",
+        memory_type="semantic",
+        status="active",
+        confidence=CONFIDENCE[candidate.source] if confidence is None else confidence,
+        ttl_seconds=None,
+        reason=sentence("reasons.secret", language).format(secret=sentence(f"secrets.{secret}", language)),
+        evidence={"secret": secret},
+    )
+
+
+def _reason(status: str, kind: Kind, scores: Scores, language: Language) -> str:
+    parts = ", " if language == "en" else "，"
+    listed = parts.join(
+        f"{sentence(f'reasons.{name}', language)} {getattr(scores, name):.2f}"
+        for name in ("density", "relevance", "durability", "explicitness")
+    )
+    key = "pending" if status == "pending" else "keep"
+    return sentence(f"reasons.{key}", language).format(kind=sentence(f"reasons.{kind}", language), parts=listed)
+
+
+def _why_not(wording: Wording, candidate: Candidate, scores: Scores, handed_over: bool, language: Language) -> str:
+    if handed_over:
+        what = "transform"
+    elif candidate.role == "tool":
+        what = "tool"
+    elif candidate.role == "assistant":
+        what = "recap" if "recap" in wording.cues else "offer"
+    else:
+        what = next((cue for cue in _REASONS if cue in wording.cues), "nothing")
+    return sentence("reasons.skip", language).format(
+        what=sentence(f"skipped.{what}", language), total=scores.total, threshold=scores.threshold
     )

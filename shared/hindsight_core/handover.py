@@ -8,6 +8,7 @@ from hindsight_core.cues import LANGUAGES, table
 
 _SHORTEST = 8
 _QUOTED = re.compile("[\"“”「『‘《](?=[^\"“”」』’》]{6,})|(?<![\\w])'(?=[^']{8,}')|```")
+_ANNOUNCED = re.compile(r"(?P<intro>[^\n]{2,120}[:：])\s*\n\s*\S")
 _AFTER_COLON = re.compile(r"[:：](?!//|\d)\s*(?P<rest>\S.*)", re.DOTALL)
 
 
@@ -27,5 +28,15 @@ def is_handed_over(text: str) -> bool:
 
 
 def is_framed(text: str) -> bool:
-    """Whether the text as a whole is a story, a part to play, or handed over: its sentences mean nothing alone."""
-    return is_handed_over(text) or _cue("fiction", text.replace("’", "'"))
+    """Whether the text as a whole is a story, a part to play, handed over, or what somebody else wrote.
+
+    The sentences of such a text mean nothing alone, or something else.
+    """
+    plain = text.replace("’", "'")
+    return is_handed_over(text) or _cue("fiction", plain) or is_passed_on(plain)
+
+
+def is_passed_on(text: str) -> bool:
+    """Whether the text announces what somebody else wrote and brings it along on lines of its own."""
+    announced = _ANNOUNCED.match(text)
+    return announced is not None and _cue("wrote", announced["intro"].replace("’", "'"))

@@ -72,7 +72,7 @@ class WritePlan:
         kept = [found for found in judged.values() if isinstance(found, Kept)]
         looks = bool(kept) and (request.reconcile == "auto" or bool(request.supersedes))
         expected = (await self._store.head(self._scope.namespace)).sequence if looks else None
-        replaced = await self._named(request.supersedes) if request.supersedes and kept else []
+        replaced = await self._named(request.supersedes) if request.supersedes else []
         stored = await self._stored_already(len(offered)) if kept else {}
         banned = await self._suppressed(kept) if kept else []
         near: list[list[Neighbour]] = [[] for _ in kept]

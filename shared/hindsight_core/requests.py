@@ -25,6 +25,7 @@ from hindsight_core.models import (
     Visibility,
 )
 
+BATCH_LIMIT = 500
 Role: TypeAlias = Literal["user", "assistant", "tool", "system"]
 Mode: TypeAlias = Literal["always", "auto"]
 Profile: TypeAlias = Literal["task", "default", "companion"]
@@ -41,8 +42,9 @@ Reason: TypeAlias = Annotated[str, Meta(max_length=1000)]
 Timezone: TypeAlias = Annotated[str, Meta(min_length=1, max_length=64)]
 Speaker: TypeAlias = Annotated[str, Meta(min_length=1, max_length=256)]
 Query: TypeAlias = Annotated[str, Meta(min_length=1, max_length=8000)]
+Task: TypeAlias = Annotated[str, Meta(max_length=2000)]
+Recent: TypeAlias = Annotated[tuple[Annotated[str, Meta(max_length=8000)], ...], Meta(max_length=BATCH_LIMIT)]
 IdempotencyKey: TypeAlias = Annotated[str, Meta(min_length=1, max_length=256)]
-BATCH_LIMIT = 500
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -91,7 +93,7 @@ class WriteRequest(Request, frozen=True, kw_only=True):
     visibility: Visibility = "shared"
     pinned: bool = False
     supersedes: tuple[MemoryId, ...] = ()
-    task: Annotated[str, Meta(max_length=2000)] | None = None
+    task: Task | None = None
     force: bool = False
     reconcile: Reconcile = "auto"
     idempotency_key: IdempotencyKey | None = None
@@ -114,8 +116,22 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     observed_to: datetime | None = None
 
 
+class RecallRequest(Request, frozen=True, kw_only=True):
+    """A message of the user, the turns just before it (oldest first), and what the agent was and is doing."""
+
+    text: Query
+    recent: Recent = ()
+    task: Task | None = None
+    previous_task: Task | None = None
+
+
 class SearchRequest(Request, frozen=True, kw_only=True):
+    """A question. `recent`, `task` and `previous_task` help `mode: auto` to decide, and nothing else."""
+
     query: Query
+    recent: Recent = ()
+    task: Task | None = None
+    previous_task: Task | None = None
     top_k: Annotated[int, Meta(ge=1, le=100)] = 8
     filters: Filters = Filters()
     as_of: datetime | None = None
@@ -133,6 +149,8 @@ class ContextRequest(Request, frozen=True, kw_only=True):
 
     query: Query | None = None
     messages: Annotated[tuple[Message, ...], Meta(max_length=BATCH_LIMIT)] | None = None
+    task: Task | None = None
+    previous_task: Task | None = None
     token_budget: Annotated[int, Meta(ge=16, le=1_000_000)] = 1000
     top_k: Annotated[int, Meta(ge=1, le=100)] = 20
     filters: Filters = Filters()

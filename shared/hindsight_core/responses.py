@@ -65,10 +65,11 @@ class BatchResponse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Recall(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether memory should be searched at all, and why."""
+    """Whether memory should be searched at all, and why; `evidence` is what the decision was made of."""
 
     needed: bool
     why: str
+    evidence: dict[str, object] = {}
 
 
 class TimeWindow(msgspec.Struct, frozen=True, kw_only=True):

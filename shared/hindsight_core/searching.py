@@ -20,8 +20,8 @@ from hindsight_core.journal import Journal
 from hindsight_core.models import Contest, Hit, Mark, Memory, Retrieval, Scope, Status
 from hindsight_core.question import Question, read
 from hindsight_core.ranking import INTENTS, Weights, by_words, formula
-from hindsight_core.recall import recall_needed
-from hindsight_core.requests import SearchRequest
+from hindsight_core.recall import recall_for
+from hindsight_core.requests import RecallRequest, SearchRequest
 from hindsight_core.responses import ContextBlock, Counts, QueryReading, Recall, SearchResponse
 from hindsight_core.stores import Access, MemoryStore, Query, Ranked, RankedPage, Vector, Where
 
@@ -54,7 +54,7 @@ class Searcher:
         now = caller.clock(request)
         recall = ALWAYS
         if request.mode == "auto":
-            recall = recall_needed(request.query)
+            recall = await recall_for(request, self._embedder)
         response = await self._answer(request, caller, now, recall)
         took = round((time.perf_counter() - started) * 1000, 3)
         response = msgspec.structs.replace(response, took_ms=took)
@@ -65,7 +65,7 @@ class Searcher:
                 namespace=scope.namespace,
                 at=now,
                 query=_loggable(request.query),
-                request=msgspec.to_builtins(msgspec.structs.replace(request, query=_loggable(request.query))),
+                request=_logged(request),
                 hits=tuple((hit.memory.id, hit.score, hit.parts) for hit in response.hits),
                 took_ms=took,
                 degraded=response.degraded,
@@ -73,6 +73,10 @@ class Searcher:
             [Access(memory_id=hit.memory.id, at=millis(now)) for hit in response.hits],
         )
         return response
+
+    async def recall(self, request: RecallRequest) -> Recall:
+        """Whether a message needs memory; no store is touched."""
+        return await recall_for(request, self._embedder)
 
     async def _answer(self, request: SearchRequest, caller: Caller, now: datetime, recall: Recall) -> SearchResponse:
         scope = caller.scope(request)
@@ -242,6 +246,13 @@ def context_of(response: SearchResponse) -> ContextBlock:
     """The block of a search that asked for one; an empty one where recall was not needed."""
     block = response.context or ContextBlock(text="", tokens=0, memory_ids=(), recall=response.query.recall)
     return msgspec.structs.replace(block, degraded=response.degraded)
+
+
+def _logged(request: SearchRequest) -> dict[str, object]:
+    """The request as the log keeps it: without the turns before the question, which no forgetting would find there."""
+    kept = msgspec.structs.replace(request, query=_loggable(request.query), recent=(), task=None, previous_task=None)
+    builtins: dict[str, object] = msgspec.to_builtins(kept)
+    return builtins
 
 
 def _loggable(query: str) -> str:

@@ -36,6 +36,7 @@ from hindsight_core.models import AuditEvent, Memory, Retrieval, Run, Status
 from hindsight_core.orders import obey, orders
 from hindsight_core.passages import Passages
 from hindsight_core.ranking import Weights
+from hindsight_core.recall import TURNS
 from hindsight_core.reconciliation import ReconcileSettings
 from hindsight_core.requests import (
     BATCH_LIMIT,
@@ -43,6 +44,7 @@ from hindsight_core.requests import (
     ForgetRequest,
     ListRequest,
     PageRequest,
+    RecallRequest,
     Request,
     ResolveRequest,
     RestoreRequest,
@@ -63,6 +65,7 @@ from hindsight_core.responses import (
     ImportReport,
     MemoryPage,
     Readiness,
+    Recall,
     ResolveResponse,
     RetrievalPage,
     RunPage,
@@ -90,6 +93,7 @@ _log = logging.getLogger("hindsight.service")
 _LIVE: tuple[Status, ...] = ("active", "pending")
 _HELD: tuple[Status, ...] = ("active", "superseded")
 _ALL_EVENTS = 10_000
+_LONGEST_TURN = 8000
 _Answer = TypeVar("_Answer", WriteResponse, SearchResponse, ContextBlock, ForgetResponse)
 
 
@@ -247,13 +251,20 @@ class MemoryService:
     async def context(self, request: ContextRequest, caller: Caller) -> ContextBlock:
         """A block of text within a token budget, for the question or the last user message."""
         check_legible(request)
-        question = _question_of(request)
+        question, recent = _question_of(request)
         shared = {
             name: getattr(request, name)
             for name in SearchRequest.__struct_fields__
             if name in ContextRequest.__struct_fields__ and name != "query"
         }
-        return self._noted(context_of(await self._searcher.search(SearchRequest(query=question, **shared), caller)))
+        found = await self._searcher.search(SearchRequest(query=question, recent=recent, **shared), caller)
+        return self._noted(context_of(found))
+
+    async def recall(self, request: RecallRequest, caller: Caller) -> Recall:
+        """Whether a message needs memory at all, without touching a store."""
+        check_legible(request)
+        caller.scope(request)
+        return await self._searcher.recall(request)
 
     async def list_memories(self, request: ListRequest, caller: Caller) -> MemoryPage:
         """A page of the scope's memories in a stable order; active and pending ones unless a status is asked for."""
@@ -459,14 +470,18 @@ async def _warm(embedder: Embedder) -> None:
         _log.warning("embedder.down", extra={"detail": exc.detail, "remedy": exc.remedy})
 
 
-def _question_of(request: ContextRequest) -> str:
+def _question_of(request: ContextRequest) -> tuple[str, tuple[str, ...]]:
+    """The question, and the turns before it."""
     if (request.query is None) == (request.messages is None):
         raise InvalidInput.of("query", "give exactly one of `query` and `messages`")
     if request.query is not None:
-        return request.query
-    for message in reversed(request.messages or ()):
+        return request.query, ()
+    messages = request.messages or ()
+    for place in reversed(range(len(messages))):
+        message = messages[place]
         if message.role == "user" and message.text.strip():
-            return message.text[-8000:]
+            before = tuple(turn.text[-_LONGEST_TURN:] for turn in messages[max(0, place - TURNS) : place])
+            return message.text[-_LONGEST_TURN:], before
     raise InvalidInput.of("messages", "hold no message of the user to search for")
 
 

@@ -12,10 +12,13 @@ import msgspec
 from hindsight_core.cues import LANGUAGES, table
 from hindsight_core.handover import is_framed
 from hindsight_core.lexical import tokens
+from hindsight_core.records import records
 from hindsight_core.requests import Message, Role
 from hindsight_core.sentences import sentences, stripped
 
-Why: TypeAlias = Literal["question", "greeting", "acknowledgement", "echo", "recalled", "system", "code", "blank"]
+Why: TypeAlias = Literal[
+    "question", "greeting", "acknowledgement", "echo", "recalled", "system", "code", "frame", "blank"
+]
 
 RECALLED = re.compile(r"<(\w*memor(?:y|ies)\w*)\b[^>]*>.*?(?:</\1>|\Z)", re.DOTALL | re.IGNORECASE)
 _CODE = re.compile(r"```.*?(?:```|\Z)|^[ \t]*>[^\n]*(?:\n[ \t]*>[^\n]*)*", re.DOTALL | re.MULTILINE)
@@ -24,15 +27,17 @@ _CLAUSE = re.compile(r"[,，;；、:：。.!！~～…—]+\s*|\s+-\s+")
 _WORDY = re.compile(r"\w")
 _ASKING = re.compile(r"[?？][\"'”’」』)）~～!！]*$")
 _MIN_TERMS = 2
+LONGEST_ANSWER = 8
 _LONG = 300
 
 
 class Span(msgspec.Struct, frozen=True):
-    """A slice of a message's text; `why` is set where it states nothing."""
+    """A slice of a message's text; `why` is set where it states nothing, `head` where it is a row of a table."""
 
     start: int
     end: int
     why: Why | None = None
+    head: str | None = None
 
 
 @cache
@@ -44,7 +49,7 @@ def _pattern(name: str) -> re.Pattern[str]:
 @cache
 def _empty_talk() -> re.Pattern[str]:
     either = f"(?:{_pattern('acknowledgement').pattern}|{_pattern('greeting').pattern})"
-    return re.compile(rf"{either}(?:\s+{either})*", re.IGNORECASE)
+    return re.compile(rf"{either}(?:\s*{either})*", re.IGNORECASE)
 
 
 def leans(text: str) -> bool:
@@ -79,6 +84,19 @@ def dismissal(text: str, role: Role) -> Why | None:
     return "question" if role != "tool" and is_question(text) else None
 
 
+def ends_asking(text: str) -> bool:
+    """Whether the text ends with a question's mark or particle, whatever else it says."""
+    plain = text.replace("’", "'").strip()
+    return bool(_ASKING.search(plain) or _pattern("particle").search(plain))
+
+
+def is_short_answer(text: str, asked: str) -> bool:
+    """Whether a few words answer the question just before them, and so mean little without it."""
+    if len(tokens(text)) > LONGEST_ANSWER or is_empty_talk(text) is not None:
+        return False
+    return ends_asking(asked) and not ends_asking(text)
+
+
 def is_question(text: str) -> bool:
     """Whether the sentence only asks: it ends as a question, and no clause of it orders or tells something."""
     plain = text.replace("’", "'").strip()
@@ -93,7 +111,7 @@ def is_question(text: str) -> bool:
 
 
 def spans(message: Message) -> Iterator[Span]:
-    """The spans of a message, in order; together they cover all of it but white space."""
+    """The spans of a message, in order; together they cover all of it but white space (and a tool's commas)."""
     text = message.text
     if message.role == "system":
         if (bounds := stripped(text, 0, len(text))) is not None:
@@ -117,8 +135,12 @@ def _stated(text: str, start: int, end: int, role: Role) -> Iterator[Span]:
     """The spans of plain text: each sentence with those that lean on it."""
     piece = text[start:end]
     if role == "tool":
-        pieces = _records(piece)
-    elif is_framed(piece):
+        for record in records(piece):
+            said = piece[record.start : record.end]
+            why: Why | None = "frame" if record.frame else dismissal(said, role)
+            yield Span(start + record.start, start + record.end, why, record.head)
+        return
+    if is_framed(piece):
         pieces = [bounds for bounds in (stripped(piece, 0, len(piece)),) if bounds is not None]
     else:
         pieces = [clause for a, b in sentences(piece) for clause in _topics(piece, a, b)]
@@ -126,7 +148,7 @@ def _stated(text: str, start: int, end: int, role: Role) -> Iterator[Span]:
     for a, b in pieces:
         said = piece[a:b]
         span = Span(start + a, start + b, dismissal(said, role))
-        if last is not None and span.why is None and role != "tool" and _belongs(said, last):
+        if last is not None and span.why is None and _belongs(said, last):
             last = Span(last.start, span.end)
             continue
         if last is not None:
@@ -138,22 +160,11 @@ def _stated(text: str, start: int, end: int, role: Role) -> Iterator[Span]:
 
 def _belongs(said: str, last: Span) -> bool:
     """Whether a sentence goes with the span before it. After a question only what leans on it does."""
+    if _pattern("shift").match(said):
+        return False
     if last.why == "question":
         return leans(said)
     return last.why is None and (leans(said) or (last.end - last.start < _LONG and not stands_alone(said)))
-
-
-def _records(piece: str) -> list[tuple[int, int]]:
-    """A tool's output line by line; a JSON document in one piece."""
-    if piece.lstrip()[:1] in {"{", "["}:
-        return [bounds for bounds in (stripped(piece, 0, len(piece)),) if bounds is not None]
-    found: list[tuple[int, int]] = []
-    start = 0
-    for line in piece.splitlines(keepends=True):
-        if (bounds := stripped(piece, start, start + len(line))) is not None:
-            found.append(bounds)
-        start += len(line)
-    return found
 
 
 def _topics(piece: str, start: int, end: int) -> Iterator[tuple[int, int]]:

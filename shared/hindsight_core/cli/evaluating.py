@@ -15,7 +15,7 @@ from hindsight_core.cli.commands import DONE, command
 from hindsight_core.cli.files import progress_bar, read_file
 from hindsight_core.cli.target import Target
 
-TaskName = Literal["reconcile", "temporal", "dialogues"]
+TaskName = Literal["gate", "reconcile", "temporal", "trigger", "dialogues"]
 
 
 @command("eval")

@@ -15,6 +15,7 @@ from hindsight_core.requests import (
     ForgetRequest,
     ListRequest,
     PageRequest,
+    RecallRequest,
     Request,
     ResolveRequest,
     RestoreRequest,
@@ -33,6 +34,7 @@ from hindsight_core.responses import (
     ImportReport,
     MemoryPage,
     Readiness,
+    Recall,
     ResolveResponse,
     RunPage,
     SearchResponse,
@@ -77,6 +79,9 @@ class Local:
 
     async def context(self, request: ContextRequest) -> ContextBlock:
         return await self._service.context(request, self._caller())
+
+    async def recall(self, request: RecallRequest) -> Recall:
+        return await self._service.recall(request, self._caller())
 
     async def list_memories(self, request: ListRequest) -> MemoryPage:
         return await self._service.list_memories(request, self._caller())

@@ -1,4 +1,4 @@
-"""The commands that read: search, get, list, history, stats, runs."""
+"""The commands that read: search, recall, get, list, history, stats, runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hindsight_core.cli.commands import DONE, NOTHING, command
 from hindsight_core.cli.options import Selection, moment
 from hindsight_core.cli.target import Target
 from hindsight_core.decoding import convert
-from hindsight_core.requests import ListRequest, PageRequest, Request, SearchRequest
+from hindsight_core.requests import ListRequest, PageRequest, RecallRequest, Request, SearchRequest
 
 AsOf: TypeAlias = Annotated[str | None, typer.Option(metavar="TIME", help="What held at this time.")]
 Id: TypeAlias = Annotated[str, typer.Argument(metavar="ID", help="The memory's id.")]
@@ -29,6 +29,9 @@ async def search(
     ] = "default",
     intent: Annotated[str | None, typer.Option(help="What it is for, such as status or recommend.")] = None,
     min_score: Annotated[float, typer.Option(min=0, max=1, help="Leave out what scores less.")] = 0.0,
+    mode: Annotated[
+        Literal["always", "auto"], typer.Option(help="auto: search only where the question needs memory.")
+    ] = "always",
     explain: Annotated[bool, typer.Option("--explain", help="Say why each hit stands where it stands.")] = False,
     timezone: Annotated[str | None, typer.Option(help="The zone of words such as yesterday.")] = None,
 ) -> int:
@@ -42,6 +45,7 @@ async def search(
         "profile": profile,
         "intent": intent,
         "min_score": min_score,
+        "mode": mode,
         "explain": explain,
         "timezone": timezone,
     }
@@ -55,6 +59,33 @@ async def search(
             console.print(tables.hits(answer))
         console.print(tables.hits_summary(answer))
     return DONE if answer.hits else NOTHING
+
+
+@command("recall")
+async def recall(
+    target: Target,
+    text: Annotated[str, typer.Argument(help="The user's message.")],
+    recent: Annotated[
+        list[str] | None, typer.Option("--recent", help="A turn before it; repeat it for more, oldest first.")
+    ] = None,
+    task: Annotated[str | None, typer.Option(help="What the agent is doing now.")] = None,
+    previous_task: Annotated[str | None, typer.Option(help="What it did before.")] = None,
+) -> int:
+    """Say whether a message needs memory at all; exits with 1 when it does not."""
+    fields = {
+        **target.scope(),
+        "text": text,
+        "recent": tuple(recent or ()),
+        "task": task,
+        "previous_task": previous_task,
+    }
+    async with target.open(embedder=True) as memories:
+        answer = await memories.recall(convert(fields, RecallRequest))
+    if target.as_json:
+        tables.say_json(answer)
+    else:
+        tables.console().print(f"{'Search' if answer.needed else 'No search'}: {answer.why}")
+    return DONE if answer.needed else NOTHING
 
 
 @command("get")

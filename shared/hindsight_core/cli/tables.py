@@ -82,7 +82,10 @@ def hits(answer: SearchResponse) -> Table:
 def hits_summary(answer: SearchResponse) -> Text:
     """One line: how many could answer, and what kept the others out."""
     counts = answer.counts
-    said = [f"{len(answer.hits)} of {counts.eligible} memories"]
+    if answer.query.recall.needed:
+        said = [f"{len(answer.hits)} of {counts.eligible} memories"]
+    else:
+        said = [f"Not searched: {answer.query.recall.why}"]
     if counts.below_min_score:
         said.append(f"{counts.below_min_score} below the minimum score")
     if counts.filtered:

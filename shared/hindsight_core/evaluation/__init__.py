@@ -11,15 +11,17 @@ from collections.abc import Callable, Iterator, Mapping
 import msgspec
 
 from hindsight_core.errors import InvalidInput
-from hindsight_core.evaluation import dialogues, reconcile, temporal
+from hindsight_core.evaluation import dialogues, gate, reconcile, temporal, trigger
 from hindsight_core.evaluation.report import Line, Report, summed_up
 from hindsight_core.evaluation.task import Item, Memories, Task
 
 __all__ = ["TASKS", "Line", "Memories", "Report", "Task", "evaluate", "read"]
 
 TASKS: Mapping[str, Task] = {
+    "gate": Task(item=gate.Utterance, judge=gate.judge, measure=gate.measures),
     "reconcile": Task(item=reconcile.Pair, judge=reconcile.judge, measure=reconcile.measures),
     "temporal": Task(item=temporal.Expression, judge=temporal.judge, measure=temporal.measures),
+    "trigger": Task(item=trigger.Asked, judge=trigger.judge, measure=trigger.measures),
     "dialogues": Task(item=dialogues.Story, judge=dialogues.judge, measure=dialogues.measures),
 }
 

@@ -8,8 +8,8 @@ from typing import Any, Protocol, TypeAlias
 import msgspec
 
 from hindsight_core.evaluation.report import Line, Measure
-from hindsight_core.requests import SearchRequest, WriteRequest
-from hindsight_core.responses import SearchResponse, WriteResponse
+from hindsight_core.requests import RecallRequest, SearchRequest, WriteRequest
+from hindsight_core.responses import Recall, SearchResponse, WriteResponse
 
 Item: TypeAlias = Any  # an instance of the task's `item`
 
@@ -20,6 +20,8 @@ class Memories(Protocol):
     async def write(self, request: WriteRequest) -> WriteResponse: ...
 
     async def search(self, request: SearchRequest) -> SearchResponse: ...
+
+    async def recall(self, request: RecallRequest) -> Recall: ...
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,1 +1,1 @@
-"""Commands that make the weights which the package ships. They need scikit-learn; nothing else imports them."""
+"""Commands that make the weights which the package ships. They need nothing but what the package itself needs."""

@@ -1,0 +1,177 @@
+"""A small trained model of texts: kernel ridge regression over meaning and wording, read from the package's weights.
+
+A text's scores are `Σ_i exp(−γ·|x − x_i|²)·a_i + Σ_g tfidf(g)·w_g` over the training texts i and the words and word
+pairs g: x joins the vector, projected on its main axes, with role, cues and form. Probabilities are a softmax of a
+linear map of the scores, fitted on writers that were left out (Saunders, Gammerman and Vovk, 1998; Platt, 1999). A
+second set of coefficients does without the vector, for embedders other than the one that the weights were made with.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import cache
+from importlib import resources
+from typing import NamedTuple, TypeAlias
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from hindsight_core.errors import ConfigurationError
+from hindsight_core.wording import ROLES, Wording
+
+Floats: TypeAlias = NDArray[np.float32]
+
+ROLE_WEIGHT = 0.5
+CUE_WEIGHT = 0.15
+FORM_WEIGHT = 0.05
+STEPS = 127.0
+SHOWN = 4
+
+
+class Link(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Scores to probabilities: `softmax(scores @ weights + offset)`."""
+
+    weights: tuple[tuple[float, ...], ...]
+    offset: tuple[float, ...]
+
+
+class Card(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the weights were made for, from what, and how they did on writers left out of the training.
+
+    `model` is the full identity of the embedder; `thresholds` say, by who speaks, from which probability on the first
+    question (keep, search) is answered with yes; `cues`, `form_centre` and `form_scale` how wording becomes numbers.
+    What begins with `plain_` is for texts without a vector.
+    """
+
+    model: str
+    classes: tuple[str, ...]
+    cues: tuple[str, ...]
+    form_centre: tuple[float, ...]
+    form_scale: tuple[float, ...]
+    gamma: float
+    link: Link
+    plain_link: Link
+    thresholds: dict[str, float]
+    plain_thresholds: dict[str, float]
+    items: int
+    figures: dict[str, dict[str, float | str]] = {}
+
+    @property
+    def dimension(self) -> int:
+        return int(self.model.split("/")[1].split("#")[0])
+
+    def fits(self, embedding_model: str | None, dimension: int) -> bool:
+        """Whether vectors of this model can be used; which calibration centred them does not matter."""
+        same = embedding_model is None or embedding_model.split("#")[0] == self.model.split("#")[0]
+        return same and dimension == self.dimension
+
+
+class Reading(NamedTuple):
+    """Class probabilities, raw scores, the threshold that applies, whether the vector took part, and what weighed most.
+
+    `told` says how much each spoke for (above 0) or against anything but the first class.
+    """
+
+    probabilities: dict[str, float]
+    scores: Floats
+    threshold: float
+    by_meaning: bool
+    told: dict[str, float]
+
+
+class Learned:
+    """The model. Safe to use from many threads; about half a millisecond a text."""
+
+    def __init__(self, card: Card, arrays: Mapping[str, NDArray[np.generic]]) -> None:
+        """From the arrays of the weights file.
+
+        `projection` (dimension, p), `support` (n, d) int8 with `support_step` (d,), of which the first p columns are
+        the projected vectors, `dual` and `plain_dual` (n, k), `grams` (a line each, UTF-8), `idf` (g,), `primal` and
+        `plain_primal` (g, k).
+        """
+        self.card = card
+        step = np.asarray(arrays["support_step"], dtype=np.float32)
+        self._support: Floats = np.asarray(arrays["support"], dtype=np.float32) * step
+        self._projection = _float(arrays["projection"])
+        self._wording_start = self._projection.shape[1]
+        self._lengths = np.einsum("ij,ij->i", self._support, self._support)
+        tail = self._support[:, self._wording_start :]
+        self._plain_lengths = np.einsum("ij,ij->i", tail, tail)
+        self._dual = _float(arrays["dual"]), _float(arrays["plain_dual"])
+        self._primal = _float(arrays["primal"]), _float(arrays["plain_primal"])
+        self._idf = _float(arrays["idf"])
+        listed = np.asarray(arrays["grams"], dtype=np.uint8).tobytes().decode("utf-8").split("\n")
+        self._index = {gram: i for i, gram in enumerate(listed)}
+
+    def read(self, wording: Wording, vector: Floats | None, *, embedding_model: str | None = None) -> Reading:
+        """The probabilities of a text's classes; `vector` is used where it is of the model that the weights know."""
+        row = dense(wording, self.card)
+        by_meaning = vector is not None and self.card.fits(embedding_model, vector.shape[0])
+        if vector is not None and by_meaning:
+            x = np.concatenate([np.asarray(vector, dtype=np.float32) @ self._projection, row])
+            squared = self._lengths + x @ x - 2 * (self._support @ x)
+        else:
+            squared = self._plain_lengths + row @ row - 2 * (self._support[:, self._wording_start :] @ row)
+        which = 0 if by_meaning else 1
+        scores = np.exp(-self.card.gamma * np.maximum(squared, 0)) @ self._dual[which]
+        found, weights = tfidf(wording.grams, self._index, self._idf)
+        told = weights[:, None] * self._primal[which][found]
+        scores = scores + told.sum(axis=0)
+        link = self.card.link if by_meaning else self.card.plain_link
+        odds = linked(scores[None, : len(self.card.classes)], link)[0]
+        probabilities = dict(zip(self.card.classes, odds.tolist(), strict=True))
+        known = [gram for gram in wording.grams if gram in self._index]
+        # What speaks for the first class speaks against all others.
+        spoken: Floats = -told[:, 0]
+        strongest: list[int] = np.argsort(-np.abs(spoken), kind="stable")[:SHOWN].tolist()
+        said = {known[i]: round(float(spoken[i]), 3) for i in strongest}
+        thresholds = self.card.thresholds if by_meaning else self.card.plain_thresholds
+        threshold = thresholds.get(wording.role, thresholds["user"])
+        return Reading(probabilities, np.asarray(scores, dtype=np.float32), threshold, by_meaning, said)
+
+
+def dense(wording: Wording, card: Card) -> Floats:
+    """Role, cues and form of a text as one row, weighted as the kernel wants them."""
+    role = [ROLE_WEIGHT * (wording.role == name) for name in ROLES]
+    cues = [CUE_WEIGHT * (name in wording.cues) for name in card.cues]
+    form = [
+        FORM_WEIGHT * (value - centre) / scale
+        for value, centre, scale in zip(wording.form, card.form_centre, card.form_scale, strict=True)
+    ]
+    return np.array([*role, *cues, *form], dtype=np.float32)
+
+
+def tfidf(grams: Mapping[str, int], index: Mapping[str, int], idf: Floats) -> tuple[NDArray[np.intp], Floats]:
+    """Places and weights of the known grams: `(1 + ln f)·idf`, at unit length."""
+    known = [(index[gram], 1.0 + math.log(f)) for gram, f in grams.items() if gram in index]
+    found = np.array([place for place, _ in known], dtype=np.intp)
+    weights = np.array([f for _, f in known], dtype=np.float32) * idf[found]
+    length = float(np.sqrt(weights @ weights))
+    return found, weights / length if length else weights
+
+
+def linked(scores: NDArray[np.floating], link: Link) -> NDArray[np.float64]:
+    """Softmax of the linked scores, row by row."""
+    logits = np.asarray(scores, dtype=np.float64) @ np.array(link.weights) + np.array(link.offset)
+    odds = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return np.asarray(odds / odds.sum(axis=1, keepdims=True), dtype=np.float64)
+
+
+def _float(array: NDArray[np.generic]) -> Floats:
+    return np.asarray(array, dtype=np.float32)
+
+
+@cache
+def shipped(name: str) -> Learned:
+    """The weights `gate` or `recall` of this package, read once; ConfigurationError where they were left out of it."""
+    folder = resources.files("hindsight_core") / "weights"
+    try:
+        card = msgspec.json.decode((folder / f"{name}.json").read_bytes(), type=Card)
+        with (folder / f"{name}.npz").open("rb") as file:
+            return Learned(card, dict(np.load(file)))
+    except OSError as exc:
+        raise ConfigurationError(
+            f"The weights {name!r} are missing from the installation.", remedy="Install hindsight-memory again."
+        ) from exc
