@@ -191,6 +191,26 @@ async def test_an_offset_whose_plus_was_not_escaped_is_still_read(http: httpx.As
     assert [memory["id"] for memory in answer.json()["memories"]] == [memory_id]
 
 
+async def test_a_time_without_an_offset_is_read_in_the_zone_that_the_request_names(http: httpx.AsyncClient):
+    before = await stored(http, DOG, observed_at="2025-05-01T00:00:00Z", now="2025-05-01T00:00:00Z")
+    after = await stored(http, ALLERGY, observed_at="2025-05-02T00:00:00Z", now="2025-05-02T00:00:00Z")
+    shanghai = {"timezone": "Asia/Shanghai"}
+    page = await http.get("/v1/memories", params={"observed_from": "2025-05-02T08:00:00", **shanghai})
+    assert [memory["id"] for memory in page.json()["memories"]] == [after]
+    page = await http.get("/v1/memories", params={"as_of": "2025-05-02T07:59:59", **shanghai})
+    assert [memory["id"] for memory in page.json()["memories"]] == [before]
+    exported = await lines(http, observed_from="2025-05-02T08:00:00", **shanghai)
+    assert [line["memory"]["id"] for line in exported[1:]] == [after]
+    events = await http.get("/v1/events", params={"since": "2025-05-02T08:00:00", **shanghai})
+    assert [event["memory_id"] for event in events.json()["events"]] == [after]
+    wanted = {"filters": {"observed_from": "2025-05-02T08:00:00"}, "dry_run": True}
+    forgotten = await http.post("/v1/forget", json={**wanted, **shanghai})
+    assert [one["id"] for one in forgotten.json()["affected"]] == [after]
+    for zone in ({}, {"timezone": "Mars/Olympus"}):
+        assert (await http.post("/v1/forget", json={**wanted, **zone})).status_code == 422
+        assert (await http.get("/v1/memories", params={"as_of": "2025-05-02T08:00:00", **zone})).status_code == 422
+
+
 async def test_the_etag_of_a_memory_is_its_version(http: httpx.AsyncClient):
     memory_id = await stored(http)
     answer = await http.get(f"/v1/memories/{memory_id}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TypeVar
 
-from hindsight_core.caller import instant, millis
+from hindsight_core.caller import instant, millis, time_zone
 from hindsight_core.errors import InvalidInput
 from hindsight_core.models import AuditEvent, Memory, Scalar, Scope, Status
 from hindsight_core.requests import Filters
@@ -61,6 +61,7 @@ def where_of(
     everything: bool = False,
 ) -> Where:
     """The conditions of a request; `filters.status` goes before `statuses`. Reversed ranges are refused."""
+    time_zone(zone)
     start = None if filters.observed_from is None else instant(filters.observed_from, "filters.observed_from", zone)
     end = None if filters.observed_to is None else instant(filters.observed_to, "filters.observed_to", zone)
     if start is not None and end is not None and end <= start:

@@ -122,7 +122,7 @@ class Forgetter:
         if request.ids is not None:
             ids = request.ids if filters.ids is None else tuple(id_ for id_ in request.ids if id_ in filters.ids)
             filters = msgspec.structs.replace(filters, ids=ids)
-        where = where_of(scope, filters, everything=True)
+        where = where_of(scope, filters, zone=request.timezone, everything=True)
         after: str | None = None
         while page := await self._store.scan(scope.namespace, where, after=after, limit=PAGE):
             yield page
@@ -143,6 +143,7 @@ class Forgetter:
             scope,
             request.filters or Filters(),
             statuses=None if request.mode == "erase" else ("active", "pending", "superseded"),
+            zone=request.timezone,
             everything=True,
         )
         page = await self._store.rank(
@@ -272,7 +273,7 @@ def _check_selection(request: ForgetRequest, scope: Scope) -> None:
         raise InvalidInput.of("query", "give `ids` or `query`, not both")
     filters = request.filters or Filters()
     # By what the filters mean: an empty list is no condition.
-    narrow = where_of(scope, filters, everything=True) != scope_where(scope, everything=True)
+    narrow = where_of(scope, filters, zone=request.timezone, everything=True) != scope_where(scope, everything=True)
     if request.all and (request.ids is not None or request.query is not None or narrow):
         raise InvalidInput.of("all", "goes alone: it means everything in the scope")
     if not request.all and request.ids is None and request.query is None and not narrow:

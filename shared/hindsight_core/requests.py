@@ -167,6 +167,7 @@ class ListRequest(Request, frozen=True, kw_only=True):
     as_of: datetime | None = None
     limit: Annotated[int, Meta(ge=1, le=1000)] = 50
     cursor: str | None = None
+    timezone: Timezone | None = None
 
 
 class UpdateRequest(Request, frozen=True, kw_only=True):
@@ -209,6 +210,7 @@ class ForgetRequest(Request, frozen=True, kw_only=True):
     reason: Reason = ""
     dry_run: bool = False
     bring_back: bool = False
+    timezone: Timezone | None = None
 
 
 class RestoreRequest(Request, frozen=True, kw_only=True):
@@ -239,3 +241,4 @@ class PageRequest(Request, frozen=True, kw_only=True):
     since: datetime | None = None
     limit: Annotated[int, Meta(ge=1, le=1000)] = 100
     cursor: str | None = None
+    timezone: Timezone | None = None

@@ -270,13 +270,14 @@ class MemoryService:
         """A page of the scope's memories in a stable order; active and pending ones unless a status is asked for."""
         check_legible(request)
         scope, now = caller.scope(request), caller.clock(request)
-        as_of = None if request.as_of is None else instant(request.as_of, "as_of")
+        as_of = None if request.as_of is None else instant(request.as_of, "as_of", request.timezone)
         where = where_of(
             scope,
             request.filters,
             statuses=_LIVE if as_of is None else _HELD,
             alive_at=now if _lives(request.filters.status) else None,
             valid_at=as_of,
+            zone=request.timezone,
             everything=True,
         )
         after = cursors.decode(request.cursor)
@@ -410,7 +411,7 @@ class MemoryService:
     async def _page(
         self, log: Log, request: PageRequest, caller: Caller
     ) -> tuple[list[AuditEvent] | list[Run] | list[Retrieval], str | None]:
-        since = None if request.since is None else millis(instant(request.since, "since"))
+        since = None if request.since is None else millis(instant(request.since, "since", request.timezone))
         found = await self._store.read(
             caller.scope(request).namespace,
             log,

@@ -63,7 +63,7 @@ class Transfer:
     async def export(self, request: ListRequest, caller: Caller) -> AsyncIterator[bytes]:
         """Every memory of the scope, of any status, one JSON line each, after a header line; streamed by pages."""
         scope = caller.scope(request)
-        where = where_of(scope, request.filters, everything=True)
+        where = where_of(scope, request.filters, zone=request.timezone, everything=True)
         now = caller.clock(request)
         yield _json(Header(hindsight_export=FORMAT, namespace=scope.namespace, exported_at=now.isoformat()))
         after: str | None = None
