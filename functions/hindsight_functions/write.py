@@ -6,16 +6,16 @@ from datetime import datetime
 from typing import Annotated
 
 import msgspec
-from litestar import Response, post
+from litestar import Response, get, post
 from litestar.di import NamedDependency
-from litestar.params import JSONBody, RawBody
+from litestar.params import FromPath, JSONBody, RawBody
 from msgspec import Meta
 
 from hindsight_core.caller import instant
 from hindsight_core.errors import UnsupportedMedia
 from hindsight_core.models import Namespace
-from hindsight_core.requests import BATCH_LIMIT, Request, WriteRequest
-from hindsight_core.responses import BatchResponse, ImportReport, WriteResponse
+from hindsight_core.requests import BATCH_LIMIT, EndTaskRequest, Request, TaskRequest, WriteRequest
+from hindsight_core.responses import BatchResponse, ImportReport, TaskBuffer, TaskEnd, TaskUpdate, WriteResponse
 from hindsight_functions.aws import LambdaHandler
 from hindsight_functions.body import LINES, BodyRequest
 from hindsight_functions.call import Call
@@ -65,6 +65,24 @@ async def import_lines(
     return await call.service.import_lines(body.splitlines(), asked, caller)
 
 
-routes = [write_memory, write_batch, import_lines]
+@post("/v1/tasks/{task_id:str}/messages", status_code=200)
+async def add_to_task(task_id: FromPath[str], data: JSONBody[TaskRequest], call: NamedDependency[Call]) -> TaskUpdate:
+    """Add messages to the working memory of a task, within its share of the context window."""
+    return await call.service.add_to_task(task_id, data, await call.by(data, "write"))
+
+
+@get("/v1/tasks/{task_id:str}", **queried(Request))
+async def get_task(task_id: FromPath[str], asked: NamedDependency[Request], call: NamedDependency[Call]) -> TaskBuffer:
+    """The working memory of a task."""
+    return await call.service.task(task_id, asked, await call.by(asked, "read"))
+
+
+@post("/v1/tasks/{task_id:str}/end", status_code=200)
+async def end_task(task_id: FromPath[str], data: JSONBody[EndTaskRequest], call: NamedDependency[Call]) -> TaskEnd:
+    """End a task: what is worth it becomes an episodic memory, the rest is forgotten."""
+    return await call.service.end_task(task_id, data, await call.by(data, "write"))
+
+
+routes = [write_memory, write_batch, import_lines, add_to_task, get_task, end_task]
 app = create_app(routes, name="write", embedder=True)
 handler = LambdaHandler(app)

@@ -13,6 +13,7 @@ from hindsight_core.errors import HindsightError, InvalidInput, NotFound, TooMan
 from hindsight_core.models import Memory, Retrieval
 from hindsight_core.requests import (
     ContextRequest,
+    EndTaskRequest,
     ForgetRequest,
     ListRequest,
     PageRequest,
@@ -22,6 +23,7 @@ from hindsight_core.requests import (
     RestoreRequest,
     SearchRequest,
     SweepRequest,
+    TaskRequest,
     UndoRequest,
     UpdateRequest,
     WriteRequest,
@@ -44,6 +46,9 @@ from hindsight_core.responses import (
     SearchResponse,
     Stats,
     SweepReport,
+    TaskBuffer,
+    TaskEnd,
+    TaskUpdate,
     UndoResponse,
     UpdateResponse,
     WriteResponse,
@@ -80,6 +85,18 @@ def write(request: WriteRequest) -> HttpCall[WriteResponse]:
 def write_batch(items: Sequence[WriteRequest]) -> HttpCall[BatchResponse]:
     repeatable = all(item.idempotency_key is not None for item in items)
     return _post("/v1/memories/batch", {"items": items}, BatchResponse, repeatable=repeatable)
+
+
+def add_to_task(task_id: str, request: TaskRequest) -> HttpCall[TaskUpdate]:
+    return _post(f"/v1/tasks/{_id(task_id)}/messages", request, TaskUpdate)
+
+
+def task(task_id: str, request: Request) -> HttpCall[TaskBuffer]:
+    return _get(f"/v1/tasks/{_id(task_id)}", request, TaskBuffer)
+
+
+def end_task(task_id: str, request: EndTaskRequest) -> HttpCall[TaskEnd]:
+    return _post(f"/v1/tasks/{_id(task_id)}/end", request, TaskEnd)
 
 
 def import_lines(lines: Sequence[bytes], namespace: str | None) -> HttpCall[ImportReport]:

@@ -24,6 +24,7 @@ from hindsight_core.loopback import is_loopback
 from hindsight_core.models import Memory, Retrieval
 from hindsight_core.requests import (
     ContextRequest,
+    EndTaskRequest,
     ForgetRequest,
     ListRequest,
     PageRequest,
@@ -33,6 +34,7 @@ from hindsight_core.requests import (
     RestoreRequest,
     SearchRequest,
     SweepRequest,
+    TaskRequest,
     UndoRequest,
     UpdateRequest,
     WriteRequest,
@@ -54,6 +56,9 @@ from hindsight_core.responses import (
     SearchResponse,
     Stats,
     SweepReport,
+    TaskBuffer,
+    TaskEnd,
+    TaskUpdate,
     UndoResponse,
     UpdateResponse,
     WriteResponse,
@@ -64,7 +69,7 @@ DEFAULT_URL = "http://127.0.0.1:8100"
 TIMEOUT = 120.0
 RETRY_AFTER = (0.2, 1.0)
 _LONGEST_WAIT = 30.0
-_ANYWHERE, _RESTORE, _UNDO = Request(), RestoreRequest(), UndoRequest()
+_ANYWHERE, _RESTORE, _UNDO, _END = Request(), RestoreRequest(), UndoRequest(), EndTaskRequest()
 
 
 class _Client:
@@ -156,6 +161,15 @@ class Hindsight(_Client):
 
     def write_batch(self, items: Sequence[WriteRequest]) -> BatchResponse:
         return self._send(calls.write_batch(items))
+
+    def add_to_task(self, task_id: str, request: TaskRequest) -> TaskUpdate:
+        return self._send(calls.add_to_task(task_id, request))
+
+    def task(self, task_id: str, request: Request = _ANYWHERE) -> TaskBuffer:
+        return self._send(calls.task(task_id, request))
+
+    def end_task(self, task_id: str, request: EndTaskRequest = _END) -> TaskEnd:
+        return self._send(calls.end_task(task_id, request))
 
     def import_lines(self, lines: Sequence[bytes], namespace: str | None = None) -> ImportReport:
         return self._send(calls.import_lines(lines, namespace))
@@ -275,6 +289,15 @@ class AsyncHindsight(_Client):
 
     async def write_batch(self, items: Sequence[WriteRequest]) -> BatchResponse:
         return await self._send(calls.write_batch(items))
+
+    async def add_to_task(self, task_id: str, request: TaskRequest) -> TaskUpdate:
+        return await self._send(calls.add_to_task(task_id, request))
+
+    async def task(self, task_id: str, request: Request = _ANYWHERE) -> TaskBuffer:
+        return await self._send(calls.task(task_id, request))
+
+    async def end_task(self, task_id: str, request: EndTaskRequest = _END) -> TaskEnd:
+        return await self._send(calls.end_task(task_id, request))
 
     async def import_lines(self, lines: Sequence[bytes], namespace: str | None = None) -> ImportReport:
         return await self._send(calls.import_lines(lines, namespace))

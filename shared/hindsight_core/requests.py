@@ -100,6 +100,18 @@ class WriteRequest(Request, frozen=True, kw_only=True):
     wait: Wait = "searchable"
 
 
+class TaskRequest(Request, frozen=True, kw_only=True):
+    """Messages for the working memory of a task; `context_window` (tokens) is the model's, of which it takes 40 %."""
+
+    messages: Annotated[tuple[Message, ...], Meta(max_length=BATCH_LIMIT)]
+    context_window: Annotated[int, Meta(ge=100, le=100_000_000)] | None = None
+    pinned: bool = False
+
+
+class EndTaskRequest(Request, frozen=True, kw_only=True):
+    """The end of a task; everything it needs is in the path."""
+
+
 class Filters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Typed conditions, all of which must hold; a list means any of its values."""
 

@@ -188,6 +188,38 @@ class SweepReport(msgspec.Struct, frozen=True, kw_only=True):
     took_ms: float
 
 
+class TaskUpdate(msgspec.Struct, frozen=True, kw_only=True):
+    """How full the working memory of a task is, and what of it went to make room.
+
+    `refused` are the places of messages with secrets; `promoted` says what became of what went.
+    """
+
+    task_id: str
+    tokens: int
+    budget: int
+    messages: int
+    refused: tuple[int, ...] = ()
+    dropped: tuple[Affected, ...] = ()
+    promoted: tuple[Decision, ...] = ()
+
+
+class TaskBuffer(msgspec.Struct, frozen=True, kw_only=True):
+    """The working memory of a task, oldest first, with its size and its budget in tokens."""
+
+    task_id: str
+    tokens: int
+    budget: int
+    messages: tuple[Memory, ...]
+
+
+class TaskEnd(msgspec.Struct, frozen=True, kw_only=True):
+    """What of an ended task became memories, and what was dropped, each with its reason."""
+
+    task_id: str
+    promoted: tuple[Decision, ...]
+    dropped: tuple[Decision, ...]
+
+
 class EventPage(msgspec.Struct, frozen=True, kw_only=True):
     events: tuple[AuditEvent, ...]
     cursor: str | None = None

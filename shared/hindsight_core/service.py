@@ -41,6 +41,7 @@ from hindsight_core.reconciliation import ReconcileSettings
 from hindsight_core.requests import (
     BATCH_LIMIT,
     ContextRequest,
+    EndTaskRequest,
     ForgetRequest,
     ListRequest,
     PageRequest,
@@ -50,6 +51,7 @@ from hindsight_core.requests import (
     RestoreRequest,
     SearchRequest,
     SweepRequest,
+    TaskRequest,
     UndoRequest,
     UpdateRequest,
     WriteRequest,
@@ -73,6 +75,9 @@ from hindsight_core.responses import (
     SearchResponse,
     Stats,
     SweepReport,
+    TaskBuffer,
+    TaskEnd,
+    TaskUpdate,
     UndoResponse,
     UpdateResponse,
     WriteResponse,
@@ -83,6 +88,7 @@ from hindsight_core.searching import Searcher, context_of
 from hindsight_core.stores import Log, MemoryStore, open_store
 from hindsight_core.summary import embedded_text
 from hindsight_core.sweeping import Sweeper
+from hindsight_core.tasks import Tasks
 from hindsight_core.tokens import Tokens
 from hindsight_core.transfer import Transfer
 from hindsight_core.undoing import Undoer
@@ -122,6 +128,7 @@ class MemoryService:
         self._writer = Writer(store, cached, _gate(settings), _reconcile(settings), self._journal)
         self._searcher = Searcher(store, cached, weights, self._journal, settings.unsettled)
         self._forgetter = Forgetter(store, cached, weights, self.vectors)
+        self._tasks = Tasks(store, _gate(settings), self._write)
         self._undoer = Undoer(store, cached)
         self._sweeper = Sweeper(store, rules_of(settings), settings.sweep_rate, self.vectors)
         self._updater = Updater(store, cached, self._forgetter)
@@ -191,6 +198,20 @@ class MemoryService:
         given = orders(request)
         answer = await self._writer.write(request, caller, passages, given)
         return await obey(given, answer, request, caller, self._forgetter) if given else answer
+
+    async def add_to_task(self, task_id: str, request: TaskRequest, caller: Caller) -> TaskUpdate:
+        """Add messages to the working memory of a task; see `hindsight_core.tasks`."""
+        check_legible(request)
+        return await self._tasks.add(task_id, request, caller)
+
+    async def task(self, task_id: str, request: Request, caller: Caller) -> TaskBuffer:
+        """The working memory of a task."""
+        return await self._tasks.read(task_id, request, caller)
+
+    async def end_task(self, task_id: str, request: EndTaskRequest, caller: Caller) -> TaskEnd:
+        """End a task: what is worth it becomes an episodic memory, the rest is forgotten."""
+        check_legible(request)
+        return await self._tasks.end(task_id, request, caller)
 
     async def write_batch(self, items: Sequence[msgspec.Raw], caller: Caller) -> BatchResponse:
         """Up to 500 writes, each stored or refused by itself; their texts are embedded together."""

@@ -1,0 +1,214 @@
+"""Working memory: what was said in a task, within a token budget, until the task ends.
+
+It has no vectors and no search finds it. The message that is least worth its room goes first, oldest first; pinned
+ones stay. What goes, by lack of room or with its task, is offered to the write pipeline, so that what is worth it
+becomes an episodic memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
+
+import msgspec
+from msgspec.structs import replace
+
+from hindsight_core.caller import Caller, instant
+from hindsight_core.context import count_tokens
+from hindsight_core.drafting import check_metadata
+from hindsight_core.errors import Conflict, InvalidInput, NotFound
+from hindsight_core.extraction import whole
+from hindsight_core.filtering import scope_where
+from hindsight_core.forgetting import affected
+from hindsight_core.gate import GateSettings, find_secret, judge
+from hindsight_core.indexing import index_fields
+from hindsight_core.ledger import open_ledger
+from hindsight_core.models import Decision, Memory, Scope
+from hindsight_core.requests import EndTaskRequest, Message, Request, TaskRequest, WriteRequest
+from hindsight_core.responses import TaskBuffer, TaskEnd, TaskUpdate, WriteResponse
+from hindsight_core.stores import MemoryStore, Record
+
+SHARE = 0.4
+WINDOW = 32_000
+_PAGE = 500
+_ATTEMPTS = 8
+_ROLES = {"user": "user", "agent": "assistant", "tool": "tool"}
+
+Write = Callable[[WriteRequest, Caller], Awaitable[WriteResponse]]
+
+
+class Tasks:
+    """The buffers of a store's tasks; `write` is the write pipeline."""
+
+    def __init__(self, store: MemoryStore, gate: GateSettings, write: Write) -> None:
+        self._store = store
+        self._gate = gate
+        self._write = write
+
+    async def add(self, task_id: str, request: TaskRequest, caller: Caller) -> TaskUpdate:
+        """Add messages to a task's buffer and make room for them; secrets are left out."""
+        scope, now = _scope(task_id, request, caller), caller.clock(request)
+        if not request.messages:
+            raise InvalidInput.of("messages", "is empty")
+        for i, message in enumerate(request.messages):
+            check_metadata(message.metadata, f"messages[{i}].metadata")
+        for _ in range(_ATTEMPTS):
+            held = await self._held(scope)
+            window = request.context_window or _window(held) or WINDOW
+            added, refused = self._records(request, scope, now, window, caller)
+            kept, gone = _fitting([*held, *added], int(SHARE * window), self._gate.threshold)
+            ledger = open_ledger("task", scope.namespace, now, caller, "Said in a task.")
+            new = {record.memory.id for record in added}
+            going = {record.memory.id for record in gone}
+            for record in added:
+                if record.memory.id not in going:
+                    ledger.add(record, "added", "Said in a task.")
+            for record in gone:
+                if record.memory.id not in new:
+                    ledger.erase(record, "Made room in its task.")
+            try:
+                if not ledger.empty:
+                    await self._store.commit(scope.namespace, ledger.changes())
+            except Conflict:
+                continue
+            decisions = await self._promoted(gone, request, caller)
+            return TaskUpdate(
+                task_id=task_id,
+                tokens=sum(_tokens(record) for record in kept),
+                budget=int(SHARE * window),
+                messages=len(kept),
+                refused=tuple(refused),
+                dropped=tuple(affected(record.memory, "dropped", "Made room in its task.") for record in gone),
+                promoted=tuple(decisions),
+            )
+        raise Conflict(f"The task {task_id!r} is being written all the time.", remedy="Try again.")
+
+    async def read(self, task_id: str, request: Request, caller: Caller) -> TaskBuffer:
+        """What a task's buffer holds, oldest first; `NotFound` for a task that has none."""
+        held = await self._existing(_scope(task_id, request, caller))
+        return TaskBuffer(
+            task_id=task_id,
+            tokens=sum(_tokens(record) for record in held),
+            budget=int(SHARE * (_window(held) or WINDOW)),
+            messages=tuple(record.memory for record in held),
+        )
+
+    async def end(self, task_id: str, request: EndTaskRequest, caller: Caller) -> TaskEnd:
+        """Promote what is worth it, and forget the rest with its task."""
+        scope, now = _scope(task_id, request, caller), caller.clock(request)
+        held = await self._existing(scope)
+        # First what is kept: a call that is broken off may be repeated, and finds what it stored already.
+        decisions = await self._promoted(held, request, caller)
+        ledger = open_ledger("task", scope.namespace, now, caller, "The task has ended.")
+        for record in held:
+            ledger.erase(record, "The task has ended.")
+        await self._store.commit(scope.namespace, ledger.changes())
+        stored = [decision for decision in decisions if decision.memory_id is not None]
+        return TaskEnd(
+            task_id=task_id,
+            promoted=tuple(stored),
+            dropped=tuple(decision for decision in decisions if decision.memory_id is None),
+        )
+
+    async def _promoted(self, records: Sequence[Record], request: Request, caller: Caller) -> list[Decision]:
+        """What the write pipeline makes of these messages, as episodic memories."""
+        found: list[Decision] = []
+        for start in range(0, len(records), _PAGE):
+            some = [record.memory for record in records[start : start + _PAGE]]
+            messages = tuple(
+                Message(role=_ROLES[memory.source], text=memory.content, speaker=memory.speaker, at=memory.observed_at)  # type: ignore[arg-type]
+                for memory in some
+            )
+            scope = {name: getattr(request, name) for name in Request.__struct_fields__ if name != "task_id"}
+            write = WriteRequest(messages=messages, memory_type="episodic", task_id=some[0].task_id, **scope)
+            found += (await self._write(write, caller)).results
+        return found
+
+    def _records(
+        self, request: TaskRequest, scope: Scope, now: datetime, window: int, caller: Caller
+    ) -> tuple[list[Record], list[int]]:
+        """The messages as memories, each with its score, and which of them hold secrets."""
+        records: list[Record] = []
+        refused: set[int] = set()
+        for candidate in whole(request.messages):
+            if find_secret(candidate.text) is not None:
+                refused.add(candidate.index)
+                continue
+            scores = judge(candidate, vector=None, settings=self._gate).scores
+            said = request.messages[candidate.index].at
+            at = now if said is None else instant(said, f"messages[{candidate.index}].at")
+            memory = Memory(
+                id=caller.new_id(now),
+                namespace=scope.namespace,
+                user_id=scope.user_id,
+                agent_id=scope.agent_id,
+                session_id=scope.session_id,
+                task_id=scope.task_id,
+                memory_type="working",
+                kind="event",
+                content=candidate.text,
+                speaker=candidate.speaker,
+                source=candidate.source,
+                observed_at=at,
+                valid_from=at,
+                created_at=now,
+                updated_at=now,
+                pinned=request.pinned,
+                metadata={**candidate.metadata, "score": round(scores.total, 3), "context_window": window},
+            )
+            records.append(Record(memory=memory, index=index_fields(memory)))
+        return records, sorted(refused)
+
+    async def _existing(self, scope: Scope) -> list[Record]:
+        held = await self._held(scope)
+        if not held:
+            raise NotFound(f"There is no working memory of the task {scope.task_id!r} in this scope.")
+        return held
+
+    async def _held(self, scope: Scope) -> list[Record]:
+        where = msgspec.structs.replace(
+            scope_where(scope, everything=True), memory_types=("working",), statuses=("active",)
+        )
+        found: list[Record] = []
+        after: str | None = None
+        while page := await self._store.scan(scope.namespace, where, after=after, limit=_PAGE):
+            found += page
+            after = page[-1].memory.id
+        return found
+
+
+def _fitting(records: list[Record], budget: int, threshold: float) -> tuple[list[Record], list[Record]]:
+    """What fits into the budget, and what has to go: of low score first, and of those the oldest."""
+    used = sum(_tokens(record) for record in records)
+    order = sorted(
+        (record for record in records if not record.memory.pinned),
+        key=lambda record: (_score(record.memory) >= threshold, record.memory.id),
+    )
+    gone: dict[str, Record] = {}
+    for record in order:
+        if used <= budget:
+            break
+        used -= _tokens(record)
+        gone[record.memory.id] = record
+    return [record for record in records if record.memory.id not in gone], list(gone.values())
+
+
+def _tokens(record: Record) -> int:
+    return count_tokens(record.memory.content)
+
+
+def _score(memory: Memory) -> float:
+    score = memory.metadata.get("score")
+    return float(score) if isinstance(score, int | float) else 0.0
+
+
+def _window(held: Sequence[Record]) -> int | None:
+    """The context window that was stated last."""
+    window = held[-1].memory.metadata.get("context_window") if held else None
+    return window if isinstance(window, int) else None
+
+
+def _scope(task_id: str, request: Request, caller: Caller) -> Scope:
+    if request.task_id not in {None, task_id}:
+        raise InvalidInput.of("task_id", "differs from the task that the path names")
+    return replace(caller.scope(request), task_id=task_id)
