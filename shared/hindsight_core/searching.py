@@ -22,6 +22,7 @@ from hindsight_core.question import Question, read
 from hindsight_core.ranking import INTENTS, Weights, by_words, formula
 from hindsight_core.recall import recall_for
 from hindsight_core.requests import RecallRequest, SearchRequest
+from hindsight_core.reranking import DEPTH, compares, rerank
 from hindsight_core.responses import ContextBlock, Counts, QueryReading, Recall, SearchResponse
 from hindsight_core.stores import Access, MemoryStore, Query, Ranked, RankedPage, Vector, Where
 
@@ -100,6 +101,8 @@ class Searcher:
                 hits=(), query=reading, counts=nothing, retrieval_id=retrieval_id, took_ms=0.0, context=None
             )
         vector, calibration, degraded = await self._embed(question)
+        # What is not shown of contested pairs leaves room for others.
+        room = request.top_k if self._unsettled == "both" else 2 * request.top_k
         query = Query(
             vector=vector,
             terms=question.terms,
@@ -123,23 +126,31 @@ class Searcher:
                 zone=request.timezone,
             ),
             now=millis(as_of or now),
-            # What is not shown of contested pairs leaves room for others.
-            limit=request.top_k if self._unsettled == "both" else 2 * request.top_k,
-            min_score=request.min_score,
+            limit=max(room, DEPTH) if compares(self._weights) else room,
+            # The hits are compared before those that score too little are taken out.
+            min_score=0.0 if compares(self._weights) else request.min_score,
         )
         page = await self._store.rank(scope.namespace, query)
         ranked = list(page.hits)
         # Where the conditions kept nothing out, there is nothing pending either.
         if request.filters.status is None and as_of is None and page.eligible < page.in_scope:
             ranked = await self._with_pending(scope.namespace, query, ranked)
+        compared = rerank(ranked, question, self._weights)
+        reaching = [hit for hit in compared if hit.score >= request.min_score]
         past = question.past or as_of is not None
-        hits = await self._mark(scope, query, ranked, notes_for(request.query), past=past)
+        hits = await self._mark(scope, query, reaching, room, notes_for(request.query), past=past)
         hits = shown(hits, self._unsettled)[: request.top_k]
         if request.explain:
+            before = {hit.memory.id: hit.parts.relevance for hit in ranked}
             hits = [
-                msgspec.structs.replace(hit, explain=explain(hit, question, query.formula, query.now)) for hit in hits
+                msgspec.structs.replace(
+                    hit,
+                    explain=explain(hit, question, query.formula, query.now, first=before.get(hit.memory.id)),
+                )
+                for hit in hits
             ]
-        counts = await self._counts(scope.namespace, query, page, detailed=request.explain)
+        lowered = sum(hit.score >= request.min_score for hit in ranked) - len(reaching)
+        counts = await self._counts(scope.namespace, query, page, request.min_score, lowered, detailed=request.explain)
         context = None
         if request.token_budget is not None:
             context = render(hits, request.token_budget, recall, time_zone(request.timezone))
@@ -173,10 +184,19 @@ class Searcher:
         return sorted([*ranked, *better], key=lambda hit: -hit.score)[: query.limit] if better else ranked
 
     async def _mark(
-        self, scope: Scope, query: Query, ranked: list[Ranked], notes: Mapping[str, str], *, past: bool
+        self,
+        scope: Scope,
+        query: Query,
+        compared: list[Ranked],
+        top_k: int,
+        notes: Mapping[str, str],
+        *,
+        past: bool,
     ) -> list[Hit]:
-        """Say of each hit whether it still holds; a contested one never stands above what contests it."""
-        challengers = await self._challengers(scope, ranked)
+        """The best `top_k`, marked with whether they still hold; none stands above what contests it."""
+        challengers = await self._challengers(scope, compared[:top_k])
+        newer_ids = {memory.id for memory in challengers.values()}
+        ranked = [hit for n, hit in enumerate(compared) if n < top_k or hit.memory.id in newer_ids]
         ranked = await self._with_challengers(scope.namespace, query, ranked, challengers)
         scores = {hit.memory.id: hit.score for hit in ranked}
         links = {hit.memory.id: _strongest(hit.memory, challengers) for hit in ranked}
@@ -201,7 +221,7 @@ class Searcher:
                 note = notes["contested"] + challengers[link.id].content
             score = scores[hit.memory.id]
             hits.append(Hit(memory=hit.memory, score=score, parts=hit.parts, marked=mark, newer=newer, note=note))
-        return sorted(hits, key=lambda hit: (-hit.score, hit.marked is not None))[: query.limit]
+        return sorted(hits, key=lambda hit: (-hit.score, hit.marked is not None))[:top_k]
 
     async def _challengers(self, scope: Scope, ranked: list[Ranked]) -> dict[str, Memory]:
         """By the ids in their links, what contests the hits, as far as this caller may see it and it still holds."""
@@ -226,7 +246,21 @@ class Searcher:
         page = await self._store.rank(namespace, msgspec.structs.replace(query, where=where, min_score=0.0))
         return [*ranked, *page.hits]
 
-    async def _counts(self, namespace: str, query: Query, page: RankedPage, *, detailed: bool) -> Counts:
+    async def _counts(
+        self,
+        namespace: str,
+        query: Query,
+        page: RankedPage,
+        min_score: float,
+        lowered: int,
+        *,
+        detailed: bool,
+    ) -> Counts:
+        """What was in scope and did not come; `lowered` are those that only the second stage took below the minimum."""
+        below = page.below
+        if min_score > query.min_score:
+            counting = msgspec.structs.replace(query, min_score=min_score, limit=1)
+            below = (await self._store.rank(namespace, counting)).below
         by: dict[str, int] = {}
         if detailed and page.in_scope > page.eligible:
             for name, loosened in _loosened(query).items():
@@ -236,7 +270,7 @@ class Searcher:
                     by[name] = more
         return Counts(
             eligible=page.eligible,
-            below_min_score=page.below,
+            below_min_score=below + lowered,
             filtered=page.in_scope - page.eligible,
             filtered_by=by,
         )

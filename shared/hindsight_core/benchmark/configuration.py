@@ -35,7 +35,16 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         """The weights, with those of the signals that are left out taken away."""
         if self.signals == "dense":
             return msgspec.structs.replace(
-                self.weights, alpha=1.0, speaker=0.0, date=0.0, question=0.0, offset=0.0, span=1.0
+                self.weights,
+                alpha=1.0,
+                speaker=0.0,
+                date=0.0,
+                question=0.0,
+                offset=0.0,
+                span=1.0,
+                session=0.0,
+                next_turn=0.0,
+                asked_when=0.0,
             )
         return self.weights
 

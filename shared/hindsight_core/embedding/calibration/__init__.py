@@ -40,7 +40,7 @@ short questions, the answers in both languages come first for 18 with none of it
 RECIPE = "2"
 """Counts the changes of `measure`; part of the fingerprint of models that are calibrated while starting."""
 
-_REMEDY = "Write it again with: python -m hindsight_core.embedding.calibrate --embedder URL --out FILE"
+_REMEDY = "Write it again with: hindsight calibrate --embedder URL --out FILE"
 
 
 class NeutralText(msgspec.Struct, frozen=True):
