@@ -82,6 +82,7 @@ async def test_each_policy_does_its_part_and_a_dry_run_lists_exactly_that(store,
         "expire": {"archived": 1},
         "idle": {"archived": 1},
         "evict": {"archived": 2},
+        "tasks": {},
         "purge": {"erased": 1},
     }
     after = await statuses(store)
@@ -154,6 +155,22 @@ async def test_the_newest_of_a_slot_never_goes_before_what_it_superseded(store, 
     )
     report = await service_of(capacity_episodic=1).sweep(SweepRequest(policies=("evict",)), here)
     assert [one.id for one in report.affected] == ["old", "mid", "new"]
+
+
+async def test_a_task_is_dead_only_when_none_of_its_messages_is_new(store, service_of, here):
+    said = {"memory_type": "working", "created_at": NOW - 8 * DAY}
+    await fill(
+        store,
+        memory("a", task_id="dead", **said),
+        memory("b", task_id="alive", **said),
+        memory("c", task_id="alive", memory_type="working", created_at=NOW - DAY),
+        memory("d", task_id="alive", user_id="ann", **said),
+        memory("e", task_id="dead", created_at=NOW - 8 * DAY),
+    )
+    report = await service_of(task_idle="7d").sweep(SweepRequest(policies=("tasks",)), here)
+    assert [one.id for one in report.affected] == ["a", "d"]
+    await service_of().undo(report.run_id, UndoRequest(), here)
+    assert (await service_of(task_idle="never").sweep(SweepRequest(policies=("tasks",)), here)).count == 0
 
 
 async def test_pinned_memories_never_make_room(store, service_of, here):

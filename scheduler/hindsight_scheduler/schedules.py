@@ -19,6 +19,7 @@ DEFAULTS: dict[Policy, str] = {
     "promote": "20 * * * *",
     "idle": "10 3 * * *",
     "evict": "40 * * * *",
+    "tasks": "50 3 * * *",
     "purge": "30 3 * * *",
 }
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

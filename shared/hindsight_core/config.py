@@ -114,6 +114,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         str, Meta(description="How long memories of low confidence stay unused before a sweep archives them; `never`.")
     ] = "180d"
     idle_confidence: Annotated[float, Meta(ge=0, le=1, description="Up to which confidence that holds.")] = 0.5
+    task_idle: Annotated[
+        str,
+        Meta(description="Time since its last message after which a task that never ended is dead; `never`."),
+    ] = "7d"
     purge_after: Annotated[
         str, Meta(description="How long archived memories are kept before a sweep erases them; `never`.")
     ] = "365d"

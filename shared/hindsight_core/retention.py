@@ -45,6 +45,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     lifetime: timedelta = timedelta(days=90)
     idle_after: timedelta | None = timedelta(days=180)
     idle_confidence: float = 0.5
+    task_idle: timedelta | None = timedelta(days=7)
     purge_after: timedelta | None = timedelta(days=365)
 
     @property
@@ -90,6 +91,7 @@ def rules_of(settings: Settings) -> Rules:
         lifetime=_span(settings.access_extends_until, "HINDSIGHT_ACCESS_EXTENDS_UNTIL") or timedelta(),
         idle_after=_span(settings.idle_after, "HINDSIGHT_IDLE_AFTER"),
         idle_confidence=settings.idle_confidence,
+        task_idle=_span(settings.task_idle, "HINDSIGHT_TASK_IDLE"),
         purge_after=_span(settings.purge_after, "HINDSIGHT_PURGE_AFTER"),
     )
 
@@ -165,6 +167,13 @@ def evict(memory: Memory, place: str, held: int, capacity: int, now: datetime) -
         reason=f"Made room: {place} held {held}, and {capacity} fit. Its retention value was among the lowest:"
         f" {worth(memory, now)}.",
     )
+
+
+def dead(memory: Memory, last: datetime, rules: Rules, now: datetime) -> Verdict | None:
+    """Archive the working memory of a task whose last message, at `last`, is long past: it ended without saying so."""
+    if rules.task_idle is None or memory.memory_type != "working" or last + rules.task_idle > now:
+        return None
+    return Verdict(action="archived", reason=f"Its task was last heard of on {_day(last)}.")
 
 
 def purge(memory: Memory, rules: Rules, now: datetime) -> Verdict | None:

@@ -26,12 +26,12 @@ from hindsight_core.models import Memory, Run, Status
 from hindsight_core.promotion import twins
 from hindsight_core.requests import Policy, SweepRequest
 from hindsight_core.responses import Affected, PolicyReport, SweepReport
-from hindsight_core.retention import Rules, Verdict, due, expire, idle, purge
+from hindsight_core.retention import Rules, Verdict, dead, due, expire, idle, purge
 from hindsight_core.stores import MemoryStore, Record, Where
 from hindsight_core.traces import Traces
 
 # What was confirmed is no longer idle, what has expired makes room, and what is erased was archived long before.
-ORDER: tuple[Policy, ...] = ("promote", "expire", "idle", "evict", "purge")
+ORDER: tuple[Policy, ...] = ("promote", "expire", "idle", "evict", "tasks", "purge")
 OPERATION = "sweep"
 _PAGE = 500
 _ATTEMPTS = 8
@@ -107,6 +107,7 @@ class _Sweep:
             "expire": self._expire,
             "idle": self._idle,
             "evict": self._evict,
+            "tasks": self._dead_tasks,
             "purge": self._purge,
         }
 
@@ -185,6 +186,26 @@ class _Sweep:
             return
         where = Where(statuses=_LIVE, memory_types=STORED)
         async for page in self._walk(where, after, lambda memory: idle(memory, self._rules, self._now)):
+            yield page
+
+    async def _dead_tasks(self, after: str | None) -> AsyncGenerator[_Page]:
+        """Looks through twice: a message alone does not tell whether its task goes on."""
+        if self._rules.task_idle is None:
+            return
+        where = Where(statuses=_LIVE, memory_types=("working",))
+        last: dict[tuple[str | None, str | None], datetime] = {}
+        seen: str | None = None
+        while records := await self._scan(where, seen):
+            seen = records[-1].memory.id
+            for memory in (record.memory for record in records):
+                task = (memory.user_id, memory.task_id)
+                last[task] = max(memory.created_at, last.get(task, memory.created_at))
+
+        def judge(memory: Memory) -> Verdict | None:
+            heard = last.get((memory.user_id, memory.task_id), self._now)
+            return dead(memory, heard, self._rules, self._now)
+
+        async for page in self._walk(where, after, judge):
             yield page
 
     async def _purge(self, after: str | None) -> AsyncGenerator[_Page]:
