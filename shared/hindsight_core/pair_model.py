@@ -116,7 +116,10 @@ class PairModel:
     def probabilities(
         self, likenesses: Sequence[dict[str, float]], cosines: Sequence[float], old: Floats, new: Floats
     ) -> NDArray[np.float64]:
-        """Shape (m, 6), columns as `RELATIONS`, for m pairs; `old` and `new` are vectors of shape (m, dimension)."""
+        """Shape (m, 6), columns as `RELATIONS`, for m pairs.
+
+        `old` are vectors of shape (m, dimension), `new` too, or (1, dimension) where all pairs share it.
+        """
         columns = self.card.features[:-1]
         rows = np.array(
             [[*(each[name] for name in columns), cos] for each, cos in zip(likenesses, cosines, strict=True)],
@@ -150,26 +153,44 @@ def project(vectors: Floats, middle: Floats, projection: Floats) -> Floats:
 
 
 def kernel(a: Points, b: Points, shape: Kernel, spread: dict[str, float]) -> Floats:
-    """The kernel matrix of two sets of pairs, shape (a, b)."""
-    alike = _apart(a.likeness, b.likeness, a.lengths[0], b.lengths[0]) / spread["likeness"]
-    ways = _apart(a.step, b.step, a.lengths[1], b.lengths[1]) / spread["step"]
-    ways = ways + _apart(a.product, b.product, a.lengths[2], b.lengths[2]) / spread["product"]
+    """The kernel matrix of two sets of pairs, shape (a, b).
+
+    Worked out in place: for few rows, new arrays would cost as much as the arithmetic.
+    """
+    alike = _apart(a.likeness, b.likeness, a.lengths[0], b.lengths[0])
+    ways = _apart(a.step, b.step, a.lengths[1], b.lengths[1])
+    ways *= np.float32(1 / spread["step"])
+    products = _apart(a.product, b.product, a.lengths[2], b.lengths[2])
+    products *= np.float32(1 / spread["product"])
+    ways += products
     old, new = a.old @ b.old.T, a.new @ b.new.T
-    narrow, wide = np.exp(-shape.likeness * alike), np.exp(-shape.likeness_wide * alike)
-    near = np.exp(-shape.way * ways)
-    new_place = np.exp(-shape.place * (1 - new))
-    total = (
-        shape.w_likeness * narrow
-        + near * (shape.w_way + shape.w_both * narrow)
-        + wide
-        * (
-            shape.w_product * (1 + old) * (1 + new) / 4
-            + new_place * (shape.w_new_place + shape.w_place * np.exp(-shape.place * (1 - old)))
-        )
-        + shape.w_new * new
-        + shape.w_old * old
-    )
+    narrow, wide = _decay(alike.copy(), shape.likeness / spread["likeness"]), alike
+    wide = _decay(wide, shape.likeness_wide / spread["likeness"])
+    near = _decay(ways, shape.way)
+    old_place, new_place = _decay(1 - old, shape.place), _decay(1 - new, shape.place)
+    old_place *= np.float32(shape.w_place)
+    old_place += np.float32(shape.w_new_place)
+    old_place *= new_place
+    total = old + np.float32(1)
+    total *= (new + np.float32(1)) * np.float32(shape.w_product / 4)
+    total += old_place
+    total *= wide
+    old *= np.float32(shape.w_old)
+    total += old
+    total += new * np.float32(shape.w_new)
+    narrow_near = narrow * np.float32(shape.w_both)
+    narrow_near += np.float32(shape.w_way)
+    narrow_near *= near
+    total += narrow_near
+    narrow *= np.float32(shape.w_likeness)
+    total += narrow
     return np.asarray(total, dtype=np.float32)
+
+
+def _decay(distances: Floats, rate: float) -> Floats:
+    """exp(−rate · distance), in the place of the distances."""
+    distances *= np.float32(-rate)
+    return np.exp(distances, out=distances)
 
 
 def linked(scores: NDArray[np.floating], link: NDArray[np.float64], offset: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -185,7 +206,10 @@ def _lengths(rows: Floats) -> Floats:
 
 def _apart(a: Floats, b: Floats, a_lengths: Floats, b_lengths: Floats) -> Floats:
     """Squared distances of all rows, from their squared lengths."""
-    return np.asarray(np.maximum(a_lengths[:, None] + b_lengths[None, :] - 2 * (a @ b.T), 0.0), dtype=np.float32)
+    found = (a * np.float32(-2)) @ b.T
+    found += a_lengths[:, None]
+    found += b_lengths[None, :]
+    return np.maximum(found, np.float32(0), out=found)
 
 
 @cache

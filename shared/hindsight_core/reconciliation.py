@@ -29,17 +29,20 @@ _CONCERNED = 0.5
 class ReconcileSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Probabilities in [0, 1] from which the judge's word is acted on, and how many one write may supersede or contest.
 
-    `concern_at`: how surely both must speak of one matter before the new one supersedes the old one unasked.
+    `concern_at`: how surely both must speak of one matter before the new one supersedes the old one unasked;
+    `concern_among_at` the same where there are several neighbours, most of which are bystanders, and the new one does
+    not say that it tells a new thing of a kind that the old one names.
     """
 
     supersede_at: float = 0.85
     contest_at: float = 0.25
     concern_at: float = 0.85
+    concern_among_at: float = 0.97
     duplicate_at: float = 0.4
     refine_at: float = 0.4
     suppressed_at: float = 0.5
     max_superseded: int = 5
-    max_contested: int = 3
+    max_contested: int = 1
 
 
 class Contender(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,7 +99,8 @@ def reconcile(
         embedding_model=embedding_model,
     )
     judged = [
-        _judged(new, neighbour.record.memory, pair, settings) for neighbour, pair in zip(others, pairs, strict=True)
+        _judged(new, neighbour.record.memory, pair, settings, alone=len(others) == 1)
+        for neighbour, pair in zip(others, pairs, strict=True)
     ]
     for item in judged:
         if item.old.status == "suppressed" and _means_the_same(item, settings.suppressed_at):
@@ -127,7 +131,7 @@ def verdict(odds: Odds, supersession: float, settings: ReconcileSettings) -> Rel
     return best
 
 
-def _judged(new: Memory, old: Memory, pair: PairDecision, settings: ReconcileSettings) -> _Judged:
+def _judged(new: Memory, old: Memory, pair: PairDecision, settings: ReconcileSettings, *, alone: bool) -> _Judged:
     order = order_of(new, old)
     probability, why = pair.probabilities["supersede"], pair.why
     ceiling = settings.supersede_at - 1e-6
@@ -135,7 +139,8 @@ def _judged(new: Memory, old: Memory, pair: PairDecision, settings: ReconcileSet
     if new.key is not None and old.key is not None and new.key != old.key:
         probability = 0.0
     # Where it is not clear that the two speak of one matter, asking is all that is safe.
-    if pair.concern < settings.concern_at:
+    explicit = alone or "renews" in pair.evidence.get("guards", ())
+    if pair.concern < (settings.concern_at if explicit else settings.concern_among_at):
         probability = min(probability, ceiling)
     if order == "unclear" and probability > ceiling:
         probability, why = ceiling, "why_order"
@@ -236,7 +241,7 @@ def _weigh(new: Memory, items: list[_Judged], settings: ReconcileSettings, langu
         wording(language).say,
         {
             "pairs": {i.old.id: {n: round(p, 4) for n, p in i.pair.probabilities.items()} for i in items},
-            "judge": items[0].pair.evidence["judge"] if items else "rules",
+            "judge": _judge_of(items),
         },
     )
     same = [i for i in items if i.verdict == "duplicate"]
@@ -275,6 +280,11 @@ def _weigh(new: Memory, items: list[_Judged], settings: ReconcileSettings, langu
     if contests:
         return scribe.outcome("contest", doubtful[: settings.max_contested], "contest", contests=contests)
     return scribe.beside(items)
+
+
+def _judge_of(items: Sequence[_Judged]) -> object:
+    judges = [item.pair.evidence["judge"] for item in items]
+    return "model" if "model" in judges else judges[0] if judges else "rules"
 
 
 def quote(text: str) -> str:
