@@ -330,6 +330,33 @@ async def test_a_contest_is_asked_about_and_settled_in_one_call(wire, language, 
     assert "is not contested" in again
 
 
+@pytest.mark.parametrize("language", sorted(CONTESTS))
+@pytest.mark.parametrize("resolution", ["supersede", "retract"])
+async def test_the_sdk_client_of_another_agent_settles_what_the_first_one_put_in_doubt(
+    service, settings, language, resolution
+):
+    first, second = CONTESTS[language]
+    app = gateway(settings, service)
+    async with (
+        running(app),
+        sdk_client(app, mode="legacy", headers={"Hindsight-Agent": "writer"}) as writer,
+        sdk_client(app, headers={"Hindsight-Agent": "planner"}) as planner,
+    ):
+        old = await writer.call_tool("memory_write", {"content": first, "force": True})
+        new = await writer.call_tool("memory_write", {"content": second, "force": True})
+        (contest,) = new.structured_content["contests"]
+        assert contest["id"] == old.structured_content["memory_id"]
+        pair = {"memory_id": new.structured_content["memory_id"], "resolves": contest["id"]}
+        settled = await planner.call_tool("memory_update", {**pair, "resolution": resolution, "reason": "asked"})
+        assert not settled.is_error, settled
+        listed = await planner.call_tool("memory_list", {})
+        holds = second if resolution == "supersede" else first
+        assert [one["content"] for one in listed.structured_content["memories"]] == [holds]
+        found = await writer.call_tool("memory_search", {"query": first})
+        assert [hit["content"] for hit in found.structured_content["hits"]] == [holds]
+        assert "marked" not in found.structured_content["hits"][0]
+
+
 async def test_a_correction_keeps_the_rest(wire):
     written = await wire.call("memory_write", content="The user's cat is called Mio", tags=["pets"], force=True)
     changed = await wire.call(

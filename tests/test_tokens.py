@@ -12,6 +12,7 @@ import pytest
 
 from commandline import Cli, command_line
 from hindsight_core.errors import InvalidInput, NotFound
+from hindsight_core.redaction import find_secret
 from hindsight_core.tokens import Token, Tokens, digest_of
 from samples import OpenStore
 from tokens import MADE, token_for
@@ -74,6 +75,11 @@ class TestOneStore:
         assert files
         for file in files:
             assert secret.encode() not in Path(file).read_bytes()  # noqa: ASYNC240 (a file of the test's own)
+
+    async def test_nobody_can_have_one_remembered(self, tokens: Tokens) -> None:
+        made = await token_for(tokens)
+        for said in (made, f"use {made} for the shop", f"商店用{made}登录"):
+            assert find_secret(said) is not None
 
     @pytest.mark.parametrize(
         "change",

@@ -14,7 +14,7 @@ _TOKENS: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
         "access token",
         re.compile(
-            r"(?<![A-Za-z0-9])(?:gh[pousr]_|github_pat_|glpat-|xox[abeprs]-|hf_|npm_|dop_v1_|pypi-)[A-Za-z0-9_-]{8,}"
+            r"(?<![A-Za-z0-9])(?:hst_|gh[pousr]_|github_pat_|glpat-|xox[abeprs]-|hf_|npm_|dop_v1_|pypi-)[A-Za-z0-9_-]{8,}"
         ),
     ),
     ("access token", re.compile(r"(?<![A-Za-z0-9])eyJ[A-Za-z0-9_-]{6,}\.[A-Za-z0-9_-]{6,}(?:\.[A-Za-z0-9_-]*)?")),
