@@ -183,6 +183,15 @@ def test_every_function_has_the_one_guard(app):
             assert [guard.__name__ for guard in handler.resolve_guards()] == ["admit"], handler
 
 
+async def test_the_document_of_the_interface_says_what_needs_a_token(http: httpx.AsyncClient):
+    document = (await http.get("/schema")).json()
+    assert document["components"]["securitySchemes"] == {"bearer": {"type": "http", "scheme": "bearer"}}
+    assert {"bearer": []} in document["security"]
+    for path, operations in document["paths"].items():
+        for operation in operations.values():
+            assert ("security" in operation) == (path in OPEN)
+
+
 async def test_a_probe_without_a_token_learns_whether_it_is_ready_and_no_more(
     http: httpx.AsyncClient, service: MemoryService
 ):

@@ -19,6 +19,7 @@ from hindsight_functions.query import METADATA, parameters
 Document: TypeAlias = dict[str, Any]
 
 _JSON, _PROBLEM, _ANY_VALUE = "application/json", "application/problem+json", {"type": "string"}
+_BEARER = "bearer"
 _HEADERS = {
     "Hindsight-Namespace": "The namespace of a request that names none.",
     "X-Request-Id": "Comes back in the answer and stands in the audit; made up when absent.",
@@ -57,7 +58,9 @@ def describe(app: Litestar) -> Document:
         "openapi": "3.1.0",
         "info": {"title": f"Hindsight: {app.state.name}", "version": release()},
         "paths": paths,
-        "components": {"schemas": components},
+        "components": {"schemas": components, "securitySchemes": {_BEARER: {"type": "http", "scheme": "bearer"}}},
+        # Either way: a server without tokens answers its own machine.
+        "security": [{_BEARER: []}, {}],
     }
 
 
@@ -92,6 +95,8 @@ def _operation(path: str, method: str, handler: HTTPRouteHandler, schemas: Mappi
         "parameters": [*_parameters(path, method, handler)],
         "responses": {**responses, "default": problem},
     }
+    if handler.opt.get("open"):
+        operation["security"] = []
     if body is not None:
         operation["requestBody"] = {"required": True, "content": {_JSON: {"schema": schemas[body]}}}
     elif reads := handler.opt.get("reads"):
