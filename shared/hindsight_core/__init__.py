@@ -2,3 +2,8 @@
 
 Nothing here imports a web framework, and no vendor's driver is imported before it is configured.
 """
+
+import logging
+
+# Events go where a program sends them, and nowhere by themselves: what matters to a caller is in the answers.
+logging.getLogger("hindsight").addHandler(logging.NullHandler())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
@@ -339,5 +340,14 @@ def _why(exc: Exception, timeout: float) -> str:
             return "refuses user or password"
         case TimeoutError() | NoAnswer():
             return f"did not answer within {timeout:g} s"
+        case _ if number := _errno(exc):
+            return f"cannot be reached ({os.strerror(number)})"
         case _:
             return f"cannot be used ({str(exc).rstrip('.') or type(exc).__name__})"
+
+
+def _errno(exc: BaseException | None) -> int | None:
+    """The number of the system's error that lies beneath."""
+    while exc is not None and not (isinstance(exc, OSError) and exc.errno):
+        exc = exc.__cause__ or exc.__context__
+    return None if exc is None else exc.errno

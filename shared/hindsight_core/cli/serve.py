@@ -97,12 +97,14 @@ async def _serve(settings: Settings, listening: socket.socket, *, tokens: bool, 
         import uvicorn
 
         from hindsight_functions.gateway import gateway
+        from hindsight_functions.logs import events
     except ModuleNotFoundError as exc:
         raise MissingExtra.of("The server", "all") from exc
     console = tables.console()
     service = open_service(settings)
     try:
-        await service.start()
+        with events(settings.log_level):  # as the gateway does once it serves
+            await service.start()
         if tour:
             await take_tour(service, settings, console)
         config = uvicorn.Config(
