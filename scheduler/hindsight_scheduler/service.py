@@ -108,6 +108,7 @@ async def _runner(settings: Settings) -> AsyncGenerator[Runner]:
             inside = InProcess(service, store, named)
             yield Runner(leases, inside, slice_seconds=patience, poll_seconds=min(1.0, patience))
             await service.flush()
+            await service.cache.aclose()
     finally:
         await store.aclose()
 
