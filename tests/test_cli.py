@@ -12,7 +12,7 @@ from commandline import Cli, command_line, written
 ADDRESS = "My shipping address is 12 Elm Street, Leeds."
 COMMANDS = (
     "serve", "write", "search", "recall", "get", "list", "history", "update", "resolve", "forget", "restore", "undo",
-    "runs", "sweep", "import", "export", "stats", "doctor", "eval",
+    "runs", "sweep", "erase", "import", "export", "stats", "doctor", "eval",
 )  # fmt: skip
 DOG = "My dog is called Biscuit."
 
@@ -153,6 +153,24 @@ def test_a_sweep_lists_what_it_would_do_does_it_and_says_how_to_take_it_back(cli
     assert cli("undo", done.out.split("hindsight undo ")[1].strip()).code == 0
     assert cli("get", memory_id, "--json").json["status"] == "active"
     assert cli("sweep", "everything").code == 2
+
+
+def test_erase_proves_that_nothing_is_left_and_says_what_is(cli: Cli, tmp_path: Path):
+    memory_id = written(cli, 'My "secret" zanzibar plan.')
+    written(cli, DOG)
+    assert cli("update", memory_id, "--content", "My quokka plan.").code == 0
+    assert cli("search", "zanzibar quokka plan").code == 0
+    answer = cli("erase", memory_id, "--verify", "--json")
+    assert (answer.code, answer.json["count"], answer.json["verified"]) == (0, 1, True)
+    files = [file.read_bytes() for file in tmp_path.iterdir() if file.is_file()]
+    assert files
+    assert not any(word in held for held in files for word in (b"zanzibar", b"quokka"))
+    # Proving it is no formality: the same said elsewhere is found.
+    first, again = written(cli, "The kiosk opens at noon."), written(cli, "The kiosk opens at noon.")
+    left = cli("erase", first, "--verify")
+    assert left.code == 1
+    assert again in left.out
+    assert "hindsight.db holds the text" in left.out
 
 
 def test_forget_restore_and_undo(cli: Cli):

@@ -82,6 +82,7 @@ def run(arguments: Sequence[str]) -> int:
         bench,
         calibrating,
         doctor,
+        erase,
         evaluating,
         mcp,
         reading,
@@ -92,7 +93,7 @@ def run(arguments: Sequence[str]) -> int:
         writing,
     )
 
-    del bench, calibrating, doctor, evaluating, mcp, reading, serve, sweep, token, transfer, writing
+    del bench, calibrating, doctor, erase, evaluating, mcp, reading, serve, sweep, token, transfer, writing
     try:
         app(list(arguments), prog_name="hindsight")
     except SystemExit as exc:

@@ -36,6 +36,7 @@ from hindsight_core.responses import (
     Readiness,
     Recall,
     ResolveResponse,
+    RetrievalPage,
     RunPage,
     SearchResponse,
     Stats,
@@ -118,6 +119,9 @@ class Local:
 
     async def undo(self, run_id: str, request: UndoRequest) -> UndoResponse:
         return await self._service.undo(run_id, request, self._caller())
+
+    async def retrievals(self, request: PageRequest) -> RetrievalPage:
+        return await self._service.retrievals(request, self._caller())
 
     async def sweep(self, request: SweepRequest) -> SweepReport:
         return await self._service.sweep(request, self._caller())
