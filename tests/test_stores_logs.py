@@ -72,6 +72,21 @@ async def test_erasing_takes_the_text_out_of_every_log(store: MemoryStore) -> No
     assert [r.id for r in await store.read(NAMESPACE, "retrievals")] == ["r2"]
 
 
+async def test_erasing_takes_the_text_out_of_the_reasons_of_runs(store: MemoryStore) -> None:
+    text = "My locker code is kumquat."
+    secret, other = memory("secret", text), memory("other")
+    add = ChangeSet(run=run("1", reason=f"Heard: {text}"), puts=(record(secret),), events=(event("e1", "secret", "1"),))
+    await store.commit(NAMESPACE, add)
+    keep = ChangeSet(run=run("2", reason="Heard too"), puts=(record(other),), events=(event("e2", "other", "2"),))
+    await store.commit(NAMESPACE, keep)
+    # A run of two pages: the second one tells the reason again.
+    for number, erased in enumerate(("secret", "other")):
+        tell = (event(f"e3{number}", erased, "3", action="erase"),)
+        await store.commit(NAMESPACE, ChangeSet(run=run("3", reason=f"No more: {text}"), erases=(erased,), events=tell))
+    runs = await store.read(NAMESPACE, "runs")
+    assert [one.reason for one in runs] == ["", "Heard too", ""]
+
+
 async def test_a_receipt_of_a_memory_with_an_unusual_id_goes_with_it(store: MemoryStore) -> None:
     for memory_id in ('a"b', "a\\b", "é🫖"):
         answer = msgspec.json.encode({"memory_id": memory_id, "content": "The kettle is blue."})

@@ -157,8 +157,8 @@ class Transaction:
     def _add_run(self, changes: ChangeSet) -> None:
         run = changes.run
         if (earlier := self._run(run.run_id)) is not None:
-            # A run that commits page by page stays one run.
-            run = replace(run, undone_by=run.undone_by or earlier.undone_by)
+            # A run that commits page by page stays one run; a reason that erasing has emptied stays empty.
+            run = replace(run, reason=earlier.reason, undone_by=run.undone_by or earlier.undone_by)
         self._put_run(run)
         if changes.undone is not None:
             undone = self._run(changes.undone)
@@ -204,13 +204,16 @@ class Transaction:
             texts.update(_texts(decode_memory(found[1])))
             self._remove(found[0], memory_id)
             self._grown -= 1
-        events = self._execute("SELECT row, body FROM events WHERE namespace = ? AND memory_id = ?", key).fetchall()
-        for row, body in events:
-            event = decode_event(body)
+        found = self._execute("SELECT row, body FROM events WHERE namespace = ? AND memory_id = ?", key).fetchall()
+        events = [(row, decode_event(body)) for row, body in found]
+        for _, event in events:
             texts.update(text for memory in (event.before, event.after) if memory for text in _texts(memory))
-            reason = "" if any(text in event.reason for text in texts) else event.reason
-            emptied = replace(event, before=None, after=None, reason=reason)
+        for row, event in events:
+            emptied = replace(event, before=None, after=None, reason=_unquoting(event.reason, texts))
             self._execute("UPDATE events SET body = ? WHERE row = ?", (encode(emptied), row))
+        for run_id in {event.run_id for _, event in events}:
+            if (run := self._run(run_id)) is not None and (reason := _unquoting(run.reason, texts)) != run.reason:
+                self._put_run(replace(run, reason=reason))
         for table, links, column in (("receipts", "answered", "receipt"), ("retrievals", "retrieved", "retrieval")):
             naming = f"SELECT {column} FROM {links} WHERE namespace = ? AND memory_id = ?"  # noqa: S608 - our own names
             self._execute(f"DELETE FROM {table} WHERE row IN ({naming})", key)  # noqa: S608 - our own names
@@ -218,6 +221,11 @@ class Transaction:
 
 def _texts(memory: Memory) -> list[str]:
     return [text for text in (memory.content, memory.summary, memory.context) if text]
+
+
+def _unquoting(reason: str, texts: Iterable[str]) -> str:
+    """The reason, or nothing where it quotes one of the texts."""
+    return "" if any(text in reason for text in texts) else reason
 
 
 def existing(connection: sqlite3.Connection, number: int, ids: Sequence[str]) -> set[str]:

@@ -1,6 +1,6 @@
 """Erasing: text leaves every document that holds it, in an order that can be begun again wherever it was broken off.
 
-First the reasons of audit events that quote a text (while the texts are still known), then the texts in the events,
+First the reasons of events and runs that quote a text (while the texts are still known), then the texts in the events,
 then the memories, and what names them last: a search or a receipt that is logged in between is found too.
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from hindsight_core.models import AuditEvent, Memory
+from hindsight_core.models import AuditEvent, Memory, Run
 from hindsight_core.stores.opensearch.connection import Json
 from hindsight_core.stores.opensearch.documents import access_id, document_id, kept_in_document
 from hindsight_core.stores.opensearch.indices import Action, Indices, json
@@ -21,6 +21,7 @@ from hindsight_core.stores.opensearch.mapping import Index
 
 _CHUNK = 100
 _decode = msgspec.json.Decoder(AuditEvent).decode
+_decode_run = msgspec.json.Decoder(Run).decode
 
 
 def texts_of(memories: Iterable[Memory | None]) -> set[str]:
@@ -81,9 +82,10 @@ class Eraser:
         for hit, event in events:
             emptied = without_text(event, texts[event.memory_id])
             if emptied.reason != event.reason:
-                quoting.append(_event(namespace, hit, replace(event, reason=emptied.reason), version))
+                quoting.append(_rewritten(namespace, hit, replace(event, reason=emptied.reason), version))
             if event.before is not None or event.after is not None:
-                holding.append(_event(namespace, hit, emptied, version))
+                holding.append(_rewritten(namespace, hit, emptied, version))
+        quoting += await self._quoting_runs(namespace, {event.run_id for _, event in events}, texts, version)
         await self._indices.write(quoting)
         await self._indices.write(holding)
         gone: list[Action] = []
@@ -93,6 +95,19 @@ class Eraser:
                 gone.append(Action("state", "delete", {"_id": counter}))
             gone.append(Action("memories", "delete", {"_id": place, "routing": namespace, **versioned(version)}))
         await self._indices.write(gone)
+
+    async def _quoting_runs(
+        self, namespace: str, run_ids: Iterable[str], texts: dict[str, set[str]], version: int
+    ) -> list[Action]:
+        places = [document_id(namespace, "run", run_id) for run_id in sorted(run_ids)]
+        found = await self._indices.documents("journal", places, routing=namespace)
+        said = set[str]().union(*texts.values())
+        actions: list[Action] = []
+        for hit in found:
+            run = None if hit is None else _decode_run(hit["_source"]["body"])
+            if hit is not None and run is not None and (reason := without_quotes(run.reason, said)) != run.reason:
+                actions.append(_rewritten(namespace, hit, replace(run, reason=reason), version))
+        return actions
 
     async def _remove(self, namespace: str, index: Index, ids: Sequence[str], *conditions: Json) -> None:
         """Delete what names one of the memories."""
@@ -106,8 +121,8 @@ def versioned(version: int) -> dict[str, Any]:
     return {"version": version, "version_type": "external_gte"}
 
 
-def _event(namespace: str, hit: Json, event: AuditEvent, version: int) -> Action:
-    source = {**hit["_source"], "body": msgspec.json.encode(event).decode()}
+def _rewritten(namespace: str, hit: Json, entry: AuditEvent | Run, version: int) -> Action:
+    source = {**hit["_source"], "body": msgspec.json.encode(entry).decode()}
     fields = {"_id": hit["_id"], "routing": namespace, **versioned(version)}
     return Action("journal", "index", fields, json(source))
 

@@ -141,8 +141,9 @@ class Planner:
             raise Conflict("An audit event with this id exists.", remedy="Retry with fresh ids.")
         run = changes.run
         if ("run", run.run_id) in known:
-            # A run that commits page by page stays one run.
-            run = replace(run, undone_by=run.undone_by or _run(known["run", run.run_id]["body"]).undone_by)
+            # A run that commits page by page stays one run; a reason that erasing has emptied stays empty.
+            earlier = _run(known["run", run.run_id]["body"])
+            run = replace(run, reason=earlier.reason, undone_by=run.undone_by or earlier.undone_by)
         if texts:
             run = replace(run, reason=without_quotes(run.reason, set[str]().union(*texts.values())))
         steps = [self._event(event, texts) for event in changes.events]
