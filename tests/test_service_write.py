@@ -205,6 +205,16 @@ async def test_messages_kept_whole_carry_the_turn_before(service, caller):
     assert "Half a tablet" in {hit.memory.content[:13] for hit in found.hits} or len(found.hits) == 2
 
 
+@pytest.mark.parametrize(("text", "kept"), [("ok", "Kept as asked"), ("好的", "按要求保留")])
+async def test_what_is_kept_because_the_caller_insists_says_so(service, caller, text, kept):
+    assert (await write(service, caller, text)).decision == "skip"
+    decision = await write(service, caller, text, force=True)
+    assert decision.decision == "add"
+    assert decision.reason.startswith(kept)
+    (event,) = (await service.history(decision.memory_id, Request(), caller)).events
+    assert event.reason.startswith(kept)
+
+
 async def test_old_news_never_replaces_what_is_newer(service, caller):
     new = await write(service, caller, "The user lives in York", key="user.city")
     late = await write(

@@ -251,6 +251,12 @@ def _refused(
     )
 
 
+def insisted(verdict: Verdict, text: str) -> str:
+    """The reason for a candidate that is kept because its caller insists."""
+    scores, language = verdict.scores, language_of(text)
+    return sentence("reasons.insisted", language).format(total=scores.total, threshold=scores.threshold)
+
+
 def _reason(status: str, kind: Kind, scores: Scores, language: Language) -> str:
     parts = ", " if language == "en" else "，"
     listed = parts.join(

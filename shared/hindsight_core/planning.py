@@ -13,7 +13,7 @@ from hindsight_core.contests import link, settle_by_repetition
 from hindsight_core.drafting import Times, draft
 from hindsight_core.errors import InvalidInput
 from hindsight_core.extraction import Candidate
-from hindsight_core.gate import Verdict
+from hindsight_core.gate import Verdict, insisted
 from hindsight_core.ids import stable_id
 from hindsight_core.indexing import index_fields
 from hindsight_core.ledger import Ledger, open_ledger
@@ -191,7 +191,7 @@ class WritePlan:
                 memory_id=None if stored is None else stored.id,
                 memory=stored,
                 scores=kept.verdict.scores,
-                reason=_sentences(kept.verdict.reason, outcome.reason),
+                reason=_sentences(_why_kept(kept), outcome.reason),
                 superseded=tuple(target.memory.id for target in targets) if touched else (),
                 related=() if touched else tuple(target.memory.id for target in targets),
                 contests=tuple(
@@ -258,7 +258,7 @@ class WritePlan:
                 if (doubted := records.get(contender.id)) is not None:
                     link(ledger, doubted, new, contender.probability, _unquoted(contender.why), "contested")
         record = Record(memory=new, index=index_fields(new), bare=kept.bare, mixed=kept.mixed)
-        ledger.add(record, "added", _sentences(kept.verdict.reason, reason))
+        ledger.add(record, "added", _sentences(_why_kept(kept), reason))
         return new
 
     def _confirm(self, new: Memory, target: Record, around: list[Record]) -> Memory:
@@ -310,6 +310,10 @@ def _known(candidate: Candidate, memory: Memory) -> Decision:
 def _unquoted(reason: str) -> str:
     """A reason without the texts it quotes: what is kept of one memory must not hold the words of another."""
     return _QUOTED.sub("…", reason)
+
+
+def _why_kept(kept: Kept) -> str:
+    return kept.verdict.reason if kept.verdict.keep else insisted(kept.verdict, kept.candidate.text)
 
 
 def _kept_out(candidate: Candidate, verdict: Verdict | None) -> Decision:
