@@ -9,8 +9,8 @@ writer is judged by a model that never saw that writer; the figures go into the 
 
 from __future__ import annotations
 
-import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hindsight_core.learned import Card, Floats
-from hindsight_core.training.texts import Texts, blank, evaluate, fit, remembered, report, write
+from hindsight_core.training.command import command, labelled
+from hindsight_core.training.texts import Texts, blank, evaluate, fit, write
 from hindsight_core.wording import read
 
 CLASSES = ("none", "fact", "preference", "instruction", "event", "speculation")
@@ -43,16 +44,12 @@ class Item(msgspec.Struct, frozen=True):
     writer: str = ""
 
 
-def load(data: list[Path], own: list[Path]) -> list[Item]:
-    """All items of these folders, in the order of file names; a text that comes twice counts once."""
+def load(data: Sequence[Path], own: Sequence[Path]) -> list[Item]:
+    """All items of these folders; a text that comes twice counts once."""
     found: dict[tuple[str, str], Item] = {}
-    for folder, ours in [*((d, False) for d in data), *((d, True) for d in own)]:
-        for file in sorted(folder.rglob("gate*.jsonl")):
-            parts = [part for part in file.stem.split("_")[1:] if part not in {"en", "zh"}]
-            writer = "own" if ours else "_".join(parts) or file.parent.name
-            for line in file.read_text("utf-8").splitlines():
-                item = msgspec.structs.replace(msgspec.json.decode(line, type=Item), writer=writer)
-                found.setdefault((item.role, item.text), item)
+    for writer, line in labelled("gate", data, own):
+        item = msgspec.structs.replace(msgspec.json.decode(line, type=Item), writer=writer)
+        found.setdefault((item.role, item.text), item)
     return list(found.values())
 
 
@@ -88,8 +85,8 @@ def measures(truth: NDArray[np.int64], odds: NDArray[np.float64], threshold: NDA
     }
 
 
-def train(items: list[Item], model: str, vectors: Floats, out: Path | None) -> Card:
-    """Measure, fit, write (where `out` is given); returns the card with the figures.
+def train(items: list[Item], model: str, vectors: Floats, out: Path) -> Card:
+    """Measure, fit, write; returns the card with the figures.
 
     The link and the threshold come from writers of look-alikes who labelled what lasts: plain or own items would move
     the threshold away from what strangers write.
@@ -99,22 +96,12 @@ def train(items: list[Item], model: str, vectors: Floats, out: Path | None) -> C
     strict = {item.writer for item in items if item.expect.durable is not None} - {"own"}
     strangers = np.isin(texts.writers, sorted(strict))
     card = evaluate(texts, blank(model, CLASSES, GAMMA, texts), ridge, strangers, measures, "keep_f1")
-    if out is not None:
-        write(out, "gate", card, fit(texts, card, ridge))
+    write(out, "gate", card, fit(texts, card, ridge))
     return card
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, action="append", required=True)
-    parser.add_argument("--own", type=Path, action="append", default=[])
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent.parent / "weights")
-    parser.add_argument("--vectors", type=Path, help="keep the vectors here between runs")
-    options = parser.parse_args(arguments)
-    items = load(options.data, options.own)
-    model, vectors = remembered([item.text for item in items], "passage", options.vectors)
-    print(report(train(items, model, vectors, options.out)))  # noqa: T201 - the command's answer
-    return 0
+    return command(__doc__, load, train, lambda item: item.text, arguments)
 
 
 if __name__ == "__main__":

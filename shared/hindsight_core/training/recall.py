@@ -8,8 +8,8 @@ whose names differ only in their language are one writer; all files of an ``--ow
 
 from __future__ import annotations
 
-import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from hindsight_core.learned import Card, Floats
 from hindsight_core.recall import message_wording
-from hindsight_core.training.texts import Texts, blank, evaluate, fit, remembered, report, write
+from hindsight_core.training.command import command, labelled
+from hindsight_core.training.texts import Texts, blank, evaluate, fit, write
 
 CLASSES = ("no", "yes")
 RIDGE = 0.2
@@ -42,18 +43,12 @@ class Item(msgspec.Struct, frozen=True):
         return [turn if isinstance(turn, str) else turn.text for turn in self.recent]
 
 
-def load(data: list[Path], own: list[Path]) -> list[Item]:
-    """All items of these folders, in the order of file names."""
-    found: list[Item] = []
-    for folder, ours in [*((d, False) for d in data), *((d, True) for d in own)]:
-        for file in sorted(folder.rglob("trigger*.jsonl")):
-            parts = [part for part in file.stem.split("_")[1:] if part not in {"en", "zh"}]
-            writer = "own" if ours else "_".join(parts) or file.parent.name
-            found += [
-                msgspec.structs.replace(msgspec.json.decode(line, type=Item), writer=writer)
-                for line in file.read_text("utf-8").splitlines()
-            ]
-    return found
+def load(data: Sequence[Path], own: Sequence[Path]) -> list[Item]:
+    """All items of these folders."""
+    return [
+        msgspec.structs.replace(msgspec.json.decode(line, type=Item), writer=writer)
+        for writer, line in labelled("trigger", data, own)
+    ]
 
 
 def corpus(items: list[Item], vectors: Floats) -> Texts:
@@ -75,27 +70,17 @@ def measures(truth: NDArray[np.int64], odds: NDArray[np.float64], threshold: NDA
     return {"f1": float(2 * both / max(1, want.sum() + said.sum())), "accuracy": float((want == said).mean())}
 
 
-def train(items: list[Item], model: str, vectors: Floats, out: Path | None) -> Card:
-    """Measure, fit, write (where `out` is given); returns the card with the figures."""
+def train(items: list[Item], model: str, vectors: Floats, out: Path) -> Card:
+    """Measure, fit, write; returns the card with the figures."""
     texts = corpus(items, vectors)
     ridge = np.where(texts.writers == "own", OWN_RIDGE, RIDGE)
     card = evaluate(texts, blank(model, CLASSES, GAMMA, texts), ridge, texts.writers != "own", measures, "f1")
-    if out is not None:
-        write(out, "recall", card, fit(texts, card, ridge))
+    write(out, "recall", card, fit(texts, card, ridge))
     return card
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, action="append", required=True)
-    parser.add_argument("--own", type=Path, action="append", default=[])
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent.parent / "weights")
-    parser.add_argument("--vectors", type=Path, help="keep the vectors here between runs")
-    options = parser.parse_args(arguments)
-    items = load(options.data, options.own)
-    model, vectors = remembered([item.text for item in items], "passage", options.vectors)
-    print(report(train(items, model, vectors, options.out)))  # noqa: T201 - the command's answer
-    return 0
+    return command(__doc__, load, train, lambda item: item.text, arguments)
 
 
 if __name__ == "__main__":

