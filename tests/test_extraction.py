@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hindsight_core.context import CLOSE, OPEN
 from hindsight_core.extraction import Candidate, extract, whole
 from hindsight_core.requests import Message
+from hindsight_core.spans import statement
 
 AT = datetime(2025, 3, 1, tzinfo=UTC)
 
@@ -43,6 +44,11 @@ def dismissed(*messages: Message) -> list[str]:
             ["Our rent is 1.200 euros,", "by the way I start at Lund on Monday"],
         ),
         ("单元门换锁了，对了，我下周出差", ["单元门换锁了，", "对了，我下周出差"]),
+        (
+            "Max 900 a month for me. And btw I'm allergic to cats.",
+            ["Max 900 a month for me.", "And btw I'm allergic to cats."],
+        ),
+        ("每月最多四千五。哦对了，我对猫过敏。", ["每月最多四千五。", "哦对了，我对猫过敏。"]),
         (
             "Curry on Fridays. Has been for years. Nobody argues.",
             ["Curry on Fridays. Has been for years. Nobody argues."],
@@ -218,6 +224,27 @@ def test_spans_are_slices_in_order_that_cover_the_message(pieces: list[str]) -> 
 @given(st.text(max_size=200))
 def test_any_text_is_taken(text: str) -> None:
     assert "".join("".join(c.text.split()) for c in extract([user(text)])) == "".join(text.split())
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("Oh and by the way, I'm vegetarian.", "I'm vegetarian."),
+        ("And btw I'm allergic to cats", "I'm allergic to cats"),
+        ("So I'm a nurse", "I'm a nurse"),
+        ("哦对了，我对猫过敏。", "我对猫过敏。"),
+        ("顺便说一下，我吃素", "我吃素"),
+        ("so tired", "so tired"),
+        ("well-known bands bore me", "well-known bands bore me"),
+        ("Andrea is my sister", "Andrea is my sister"),
+        ("对了一半", "对了一半"),
+        ("另外一个是红的", "另外一个是红的"),
+        ("oh well", "oh well"),
+        ("", ""),
+    ],
+)
+def test_words_that_only_lead_over_are_no_part_of_the_statement(text: str, said: str) -> None:
+    assert statement(text) == said
 
 
 def record(text: str) -> list[Candidate]:

@@ -32,7 +32,7 @@ def gate(request: pytest.FixtureRequest, embedder: Embedder):
     async def one(text: str, role: Role = "user", context: str | None = None, **more: object) -> Verdict:
         if request.param == "by wording alone":
             return judge(candidate(text, role, context), vector=None, **more)  # type: ignore[arg-type]
-        vector = (await embedder.embed([text], "passage"))[0]
+        vector = (await embedder.embed([candidate(text, role).statement], "passage"))[0]
         verdict = judge(candidate(text, role, context), vector=vector, embedding_model=embedder.identity.name, **more)  # type: ignore[arg-type]
         assert verdict.refused or verdict.evidence["by_meaning"]
         return verdict
@@ -75,6 +75,10 @@ async def test_an_agents_guess_is_pending_and_never_sure(gate, text: str) -> Non
         "我对花生过敏",
         "I live in Berlin",
         "我叫小明",
+        "By the way, I'm allergic to cats.",
+        "And btw I'm vegetarian.",
+        "对了，我对猫过敏。",
+        "顺便说一下，我吃素",
     ],
 )
 async def test_plain_facts_are_kept_as_facts(gate, text: str) -> None:

@@ -12,7 +12,7 @@ from hindsight_core.cues import language_of, sentence
 from hindsight_core.lexical import tokens
 from hindsight_core.models import MetadataValue, Source
 from hindsight_core.requests import Message, Role
-from hindsight_core.spans import RECALLED, is_empty_talk, leans, spans
+from hindsight_core.spans import RECALLED, is_empty_talk, leans, spans, statement
 
 LONGEST = 8000
 ECHO_SHARE = 0.75
@@ -40,6 +40,11 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     previous: tuple[str, ...] = ()
     metadata: dict[str, MetadataValue] = {}
     dismissed: str | None = None
+
+    @property
+    def statement(self) -> str:
+        """What is judged: a user's text without the words that only lead over to it, else the text."""
+        return statement(self.text) if self.role == "user" else self.text
 
 
 def whole(messages: Sequence[Message]) -> list[Candidate]:

@@ -100,10 +100,11 @@ def judge(
 ) -> Verdict:
     """Whether to keep a candidate, and as what. Pure: the same arguments give the same verdict.
 
-    `vector` is the centred unit passage vector of the candidate's text; without one, or with one of another model than
-    the weights were made for (`embedding_model`; None means theirs), the wording decides alone. `task_similarity`, in
-    [0, 1], says how near the text is to the task. A given `kind` or `confidence` is taken as it is, except that
-    speculation is never surer than 0.5; without them a hedge lowers the confidence by how much of a guess it makes it.
+    `vector` is the centred unit passage vector of the candidate's `statement`; without one, or with one of another
+    model than the weights were made for (`embedding_model`; None means theirs), the wording decides alone.
+    `task_similarity`, in [0, 1], says how near the text is to the task. A given `kind` or `confidence` is taken as it
+    is, except that speculation is never surer than 0.5; without them a hedge lowers the confidence by how much of a
+    guess it makes it.
     """
     text = candidate.text
     language = language_of(text)
@@ -111,7 +112,7 @@ def judge(
     if secret is not None:
         return _refused(secret, candidate, settings, kind, confidence, language)
     model = shipped("gate")
-    wording = read(text, candidate.role)
+    wording = read(candidate.statement, candidate.role)
     reading = model.read(wording, vector, embedding_model=embedding_model)
     odds = reading.probabilities
     worth = 1.0 - odds["none"]

@@ -26,6 +26,7 @@ _EDGES = " \t\r\n,.!?~;:，。！？～；：、…—-()（）"
 _CLAUSE = re.compile(r"[,，;；、:：。.!！~～…—]+\s*|\s+-\s+")
 _WORDY = re.compile(r"\w")
 _ASKING = re.compile(r"[?？][\"'”’」』)）~～!！]*$")
+_AFTER_LEAD = re.compile(r"[\s,，、:：.!！~]+(?:-\s+)?|(?=[\u4e00-\u9fff])")
 _MIN_TERMS = 2
 LONGEST_ANSWER = 8
 _LONG = 300
@@ -64,6 +65,17 @@ def leans(text: str) -> bool:
 def stands_alone(text: str) -> bool:
     """Whether a sentence says something of its own: a subject and what is said of it, or a rule."""
     return not leans(text) and bool(_pattern("independent").search(text.replace("’", "'").strip(_EDGES)))
+
+
+def statement(text: str) -> str:
+    """The text without the words at its beginning that only lead over to it ("oh, by the way", “对了”)."""
+    rest = text
+    while (lead := _pattern("lead").match(rest.replace("’", "'"))) is not None:
+        after = _AFTER_LEAD.match(rest, lead.end())
+        if after is None or is_empty_talk(rest[after.end() :]) is not None:
+            break
+        rest = rest[after.end() :]
+    return rest
 
 
 def is_empty_talk(text: str) -> Why | None:

@@ -129,13 +129,14 @@ class Writer:
             else:
                 open_.append(i)
         vectors = await passages.of([embedded_text(offered[i].text) for i in open_])
+        stated = await passages.of([embedded_text(offered[i].statement) for i in open_])
         # In one batch, what the kept ones will need; most are kept, and a text costs more in a batch of its own.
         await passages.of([text for i in open_ for text in (offered[i].text, *offered[i].previous)])
         task = (await passages.of([request.task]))[0] if request.task and self._embedder is not None else None
-        for i, bare in zip(open_, vectors, strict=True):
+        for i, bare, said in zip(open_, vectors, stated, strict=True):
             verdict = judge(
                 offered[i],
-                vector=bare,
+                vector=said,
                 task_similarity=None if task is None else self._similarity(bare, task),
                 settings=self._gate,
                 kind=request.kind,
