@@ -9,7 +9,7 @@ the hit that has most:
     relevance = max(0, relevance − (largest evidence − evidence))
 
 So no score rises, the score's other parts stay as they are, and both stores give the same, since it is computed from
-the hits alone. The weights were found on half of the development conversations and held on the other half.
+the hits alone. The weights are round ones that gain on either half of the development conversations.
 """
 
 from __future__ import annotations
