@@ -7,6 +7,7 @@ from hindsight_core.likeness import UNSURE_BELOW, identifiers_alike
 from hindsight_core.models import Memory
 from hindsight_core.relations import RELATIONS, Odds, Relation
 from hindsight_core.slots import Reading, subject_differs, value_conflict
+from hindsight_core.succession import succession
 
 GAP = 0.3
 _LITTLE = 4
@@ -28,9 +29,10 @@ def guarded(odds: Odds, new: Memory, old: Memory, a: Reading, b: Reading) -> tup
     """The probabilities after the rules that hold whatever a model thinks, and the names of those that spoke.
 
     `weak`: a guess, hearsay or a plan replaces nothing: what it would replace, it leaves pending. `sure`: what is sure
-    is not pending. `differs`: texts that differ in a number, date, code or name say different things. `denies`: nor is
-    a denial a repetition. `repeats`: the same words in the same order are one. `renews`: who moved, changed or
-    switched and tells the new thing of a kind replaces the old one.
+    is not pending. `record`: a tool's record that says every field of an older one again replaces it. `differs`: texts
+    that differ in a number, date, code or name say different things. `denies`: nor is a denial a repetition.
+    `repeats`: the same words in the same order are one. `renews`: who moved, changed or switched and tells the new
+    thing of a kind replaces the old one.
     """
     kept = dict(odds)
     spoke: list[str] = []
@@ -41,6 +43,11 @@ def guarded(odds: Odds, new: Memory, old: Memory, a: Reading, b: Reading) -> tup
     elif kept["pending"] > 0.05 and not b.hedge:
         spoke.append("sure")
         kept = _spread(kept, "pending")
+    record = succession(a.text, b.text) if new.source == old.source == "tool" and "weak" not in spoke else None
+    if record is not None:
+        spoke.append("record")
+        to_record: Relation = "supersede" if record == "replaces" else "coexist"
+        return {name: 0.97 if name == to_record else 0.006 for name in RELATIONS}, spoke
     if _repeats(a, b):
         spoke.append("repeats")
         for name in RELATIONS:

@@ -139,7 +139,7 @@ def _judged(new: Memory, old: Memory, pair: PairDecision, settings: ReconcileSet
     if new.key is not None and old.key is not None and new.key != old.key:
         probability = 0.0
     # Where it is not clear that the two speak of one matter, asking is all that is safe.
-    explicit = alone or "renews" in pair.evidence.get("guards", ())
+    explicit = alone or not {"renews", "record"}.isdisjoint(pair.evidence.get("guards", ()))
     if pair.concern < (settings.concern_at if explicit else settings.concern_among_at):
         probability = min(probability, ceiling)
     if order == "unclear" and probability > ceiling:

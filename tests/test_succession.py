@@ -1,0 +1,26 @@
+"""Records of tools: a newer one of the same thing replaces the older, and nothing else."""
+
+from __future__ import annotations
+
+import pytest
+
+from hindsight_core.succession import succession
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("订单TB-1：状态=待揽收", "订单TB-1：状态=派送中", "replaces"),
+        ("hr: employee=Ines balance=19.5", "hr: employee=Ines balance=11", "replaces"),
+        ("cluster eu-1: version=1.28", "cluster eu-1: version=1.30 nodes=12", "replaces"),
+        ("cluster eu-1: version=1.30 nodes=16", "cluster eu-1: nodes=16 state=ok", "adds"),
+        ("cluster eu-1: version=1.28 nodes=12", "cluster eu-1: nodes=16", None),
+        ("cluster eu-1: version=1.28", "cluster eu-2: version=1.30", None),
+        ("hr: employee=Ines balance=19.5", "hr: employee=Tom balance=11", None),
+        ("订单TB-1：状态=待揽收", "订单TB-2：状态=派送中", None),
+        ("build=412 state=failed", "build=413 state=passed", None),
+        ("the door is open", "the door is shut", None),
+    ],
+)
+def test_only_a_record_of_the_same_thing_that_says_every_field_again_replaces(old, new, expected):
+    assert succession(old, new) == expected
