@@ -171,7 +171,9 @@ def evict(memory: Memory, place: str, held: int, capacity: int, now: datetime) -
 
 def dead(memory: Memory, last: datetime, rules: Rules, now: datetime) -> Verdict | None:
     """Archive the working memory of a task whose last message, at `last`, is long past: it ended without saying so."""
-    if rules.task_idle is None or memory.memory_type != "working" or last + rules.task_idle > now:
+    if memory.memory_type != "working" or memory.pinned or memory.status not in {"active", "pending"}:
+        return None
+    if rules.task_idle is None or last + rules.task_idle > now:
         return None
     return Verdict(action="archived", reason=f"Its task was last heard of on {_day(last)}.")
 

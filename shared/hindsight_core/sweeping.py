@@ -197,7 +197,10 @@ class _Sweep:
         seen: str | None = None
         while records := await self._scan(where, seen):
             seen = records[-1].memory.id
-            for memory in (record.memory for record in records):
+            for record in records:
+                memory = self._seen(record.memory)
+                if memory is None or memory.status not in _LIVE:
+                    continue
                 task = (memory.user_id, memory.task_id)
                 last[task] = max(memory.created_at, last.get(task, memory.created_at))
 
