@@ -27,6 +27,8 @@ BODIES = {
     ("POST", "/v1/forget"): "ForgetRequest",
     ("POST", "/v1/memories/{id}/restore"): "RestoreRequest",
     ("POST", "/v1/runs/{id}/undo"): "UndoRequest",
+    ("POST", "/v1/sweeps"): "SweepRequest",
+    ("POST", "/v1/tasks/{id}/messages"): "TaskRequest",
 }
 QUERIES = [
     ("GET", "/v1/memories"),
@@ -139,6 +141,7 @@ PLAUSIBLE: dict[str, st.SearchStrategy[Any]] = {
     "now": WHEN,
     "content": st.sampled_from(["My dog is called Biscuit.", "我住在杭州。"]) | st.text(max_size=20),
     "query": st.sampled_from(["Where do I live?", "昨天说了什么？"]) | st.text(max_size=20),
+    "text": MILD,
     "context": MILD,
     "messages": st.lists(MESSAGE, max_size=2),
     "filters": st.dictionaries(st.sampled_from([*PARAMETERS[10:19]]), NASTY | st.lists(MILD, max_size=2), max_size=2)
@@ -160,6 +163,13 @@ PLAUSIBLE: dict[str, st.SearchStrategy[Any]] = {
     "speaker": MILD,
     "summary": MILD,
     "task": MILD,
+    "previous_task": MILD,
+    "recent": st.lists(MESSAGE | MILD, max_size=2),
+    "policies": st.lists(st.sampled_from(["expire", "evict", "idle", "promote", "purge", "tasks", "x"]), max_size=2),
+    "cursor": MILD,
+    "limit": st.integers(1, 100),
+    "budget_seconds": st.sampled_from([0.5, 60, 5e-324]),
+    "context_window": st.sampled_from([100, 8000, 100_000_000]),
     "reason": MILD,
     "timezone": st.sampled_from(["Asia/Shanghai", "UTC", "Mars/Olympus"]),
     "ttl": st.sampled_from(["30d", "PT1H", 1e9, 5e-324, "99999w", 0.5]),
@@ -236,6 +246,7 @@ async def test_no_body_gives_a_5xx(
     known = fields[BODIES[route]]
     body = {name: data.draw(PLAUSIBLE[name], label=name) for name in NEEDED.intersection(known)}
     body |= {"force": True} if "force" in known else {}
+    body |= {"messages": data.draw(PLAUSIBLE["messages"])} if "context_window" in known else {}
     for name in data.draw(st.lists(st.sampled_from(known), max_size=4, unique=True)):
         body[name] = data.draw(PLAUSIBLE[name], label=name)
     # Every other body is wrong somewhere.
