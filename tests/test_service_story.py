@@ -59,7 +59,8 @@ async def test_a_question_about_the_past_finds_the_old_address_marked(story, ser
     _, before, old, _, _ = story
     found = await service.search(SearchRequest(query=before, user_id="u1", now=DAY_3), caller)
     assert found.query.past
-    (hit,) = [hit for hit in found.hits if old in hit.memory.content]
+    hit = found.hits[0]
+    assert old in hit.memory.content
     assert hit.marked == "superseded"
     assert hit.newer is not None
 

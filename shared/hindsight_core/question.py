@@ -22,9 +22,10 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     """A question, read.
 
     `bare` is its text without the speakers' names (what is embedded: a name in it would pull every turn of that
-    speaker near), `terms` its tokens without repeats, `speakers` and `days` in the form of `IndexFields`. `decays` is
-    False where the age of a memory says nothing about whether it answers: the question asks for something that
-    happened, or names its time. `when` tells that it asks for a time.
+    speaker near), `terms` its tokens without repeats, `speakers` and `days` in the form of `IndexFields`. `changed`
+    tells that it asks for a state that has since changed. `decays` is False where the age of a memory says nothing
+    about whether it answers: the question asks for something that happened, or names its time. `when` tells that it
+    asks for a time.
     """
 
     text: str
@@ -34,6 +35,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     days: tuple[str, ...]
     window: TimeWindow | None
     past: bool
+    changed: bool = False
     decays: bool = True
     when: bool = False
 
@@ -50,7 +52,7 @@ def read(text: str, now: datetime, speakers: frozenset[str]) -> Question:
     named = tuple(sorted(name for name in speakers if _mentions(folded, name)))
     found = find_range(said, now)
     days = set(event_days(said, now))
-    past = is_past_question(said)
+    changed = past = is_past_question(said)
     window = None
     if found is not None and found.kind in _PLACES_IN_TIME:
         window = TimeWindow(start=found.start, end=found.end, text=found.text, use="prefer")
@@ -65,6 +67,7 @@ def read(text: str, now: datetime, speakers: frozenset[str]) -> Question:
         days=tuple(sorted(days)),
         window=window,
         past=past,
+        changed=changed,
         decays=not (past or window or asks_what_happened(said)),
         when=asks_when(said),
     )

@@ -139,6 +139,8 @@ class Searcher:
         reaching = [hit for hit in compared if hit.score >= request.min_score]
         past = question.past or as_of is not None
         hits = await self._mark(scope, query, reaching, room, notes_for(request.query), past=past)
+        if question.changed:
+            hits = _as_it_was(hits)
         hits = shown(hits, self._unsettled)[: request.top_k]
         if request.explain:
             before = {hit.memory.id: hit.parts.relevance for hit in ranked}
@@ -274,6 +276,17 @@ class Searcher:
             filtered=page.in_scope - page.eligible,
             filtered_by=by,
         )
+
+
+def _as_it_was(hits: list[Hit]) -> list[Hit]:
+    """For a question how something was: what holds now does not stand above what it replaced."""
+    scores = {hit.memory.id: hit.score for hit in hits}
+    holding = {hit.memory.id for hit in hits if hit.marked is None}
+    for hit in hits:
+        if hit.newer in holding and hit.marked == "superseded":
+            scores[hit.newer] = min(scores[hit.newer], hit.score)
+    capped = [msgspec.structs.replace(hit, score=scores[hit.memory.id]) for hit in hits]
+    return sorted(capped, key=lambda hit: (-hit.score, hit.marked != "superseded"))
 
 
 def context_of(response: SearchResponse) -> ContextBlock:
