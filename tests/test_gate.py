@@ -40,6 +40,34 @@ def gate(request: pytest.FixtureRequest, embedder: Embedder):
     return one
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "我对花生过敏，点餐时请一定避开。",
+        "I'm allergic to peanuts, so please leave them out of whatever you order.",
+        "我妈有糖尿病，别推荐甜的",
+    ],
+)
+async def test_what_harms_when_it_is_forgotten_is_kept_whatever_else_is_said_with_it(gate, text: str) -> None:
+    verdict = await gate(text)
+    assert verdict.keep
+    assert verdict.evidence["density"]["vital"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "What can I eat if I'm allergic to peanuts?",
+        "如果我对花生过敏，那就不能吃什么？",
+        "帮我写一封对猫毛过敏的请假条",
+        "Write a story about a girl who is allergic to cats",
+    ],
+)
+async def test_what_only_speaks_of_an_illness_is_not_kept_for_it(gate, text: str) -> None:
+    verdict = await gate(text)
+    assert not verdict.keep
+
+
 @pytest.mark.parametrize("text", ["What's the weather in Beijing tomorrow", "北京明天天气怎么样"])
 async def test_a_question_about_the_weather_is_skipped(gate, text: str) -> None:
     verdict = await gate(text)

@@ -41,6 +41,8 @@ UNRELATED = 0.25
 PASSING_COSTS = 0.3
 PLAIN_LASTING = 0.3
 ANSWER_LEAD = 0.2
+# The same for what harms when it is forgotten.
+VITAL_LEAD = 0.6
 _KINDS: tuple[Kind, ...] = ("fact", "preference", "instruction", "event", "speculation")
 _REASONS = (  # the first cue that is there names why it was not kept
     "acknowledgement",
@@ -57,6 +59,10 @@ _REASONS = (  # the first cue that is there names why it was not kept
 
 _ABOUT_SOMEBODY = frozenset({"second_person", "third_person", "kin"})
 _NO_ANSWER = frozenset({"request", "transform", "momentary", "thanks", "laughter"})
+_OWN = frozenset({"first_person", "kin"})
+_NOT_MEANT = frozenset(
+    {"question", "request", "transform", "handover", "fiction", "hypothetical", "laughter", "general"}
+)
 _HEDGES = frozenset({"hedge", "hearsay", "guess"})
 _SPANS_OF_TIME = frozenset({"standing", "habit", "phase", "momentary", "past", "future", "change"})
 
@@ -119,6 +125,9 @@ def judge(
     answers = _answers(candidate)
     if answers:
         worth = max(worth, reading.threshold + ANSWER_LEAD * (1 - reading.threshold))
+    vital = _vital(candidate, wording)
+    if vital:
+        worth = max(worth, reading.threshold + VITAL_LEAD * (1 - reading.threshold))
     lasting = min(1.0, max(0.0, (float(reading.scores[len(odds)]) + 1.0) / 2))
     doubt = odds["speculation"] / worth if worth > 0 else 0.0
     chosen = kind or _kind(odds, wording, answers=answers)
@@ -145,6 +154,7 @@ def judge(
             "cues": sorted(wording.cues - _HEDGES - _SPANS_OF_TIME),
             "handed_over": handed_over,
             "answers": answers,
+            "vital": vital,
         },
         "relevance": {"similarity": None if task_similarity is None else round(task_similarity, 4)},
         "durability": {"lasting": round(lasting, 4), "cues": sorted(wording.cues & _SPANS_OF_TIME)},
@@ -171,6 +181,16 @@ def judge(
         else _why_not(wording, candidate, scores, handed_over, language),
         evidence=evidence,
     )
+
+
+def _vital(candidate: Candidate, wording: Wording) -> bool:
+    """Whether the user tells of themselves or their family what harms when it is forgotten, such as an allergy.
+
+    To skip one of these costs more than to keep a hundred texts too many, so no probability decides about it.
+    """
+    if candidate.role != "user" or not wording.cues & _OWN or wording.cues & _NOT_MEANT:
+        return False
+    return bool(present(candidate.text, "vital"))
 
 
 def _answers(candidate: Candidate) -> bool:
