@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from hindsight_core.errors import Conflict, InvalidInput
-from hindsight_core.requests import ListRequest, Message, Request, SearchRequest, UndoRequest, WriteRequest
+from hindsight_core.requests import ListRequest, Message, Request, SearchRequest, TaskRequest, UndoRequest, WriteRequest
 
 NOW = datetime(2025, 6, 1, 12, tzinfo=UTC)
 
@@ -286,3 +286,23 @@ async def test_the_assistants_proposal_is_nobodys_fact(service, caller):
         Message(role="user", text="hm, let me think"),
     )
     assert not (await service.write(WriteRequest(messages=messages, now=NOW), caller)).stored
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("tags", ("t" * 129,)), ("user_id", "u" * 300), ("key", "k" * 5000), ("confidence", 7.0)],
+)
+async def test_a_request_built_in_python_passes_the_same_limits_or_could_not_be_read_again(
+    service, caller, field, value
+):
+    request = msgspec.structs.replace(WriteRequest(content="My sister lives in Porto", force=True), **{field: value})
+    with pytest.raises(InvalidInput, match=field):
+        await service.write(request, caller)
+    assert (await service.list_memories(ListRequest(), caller)).memories == ()
+
+
+async def test_a_task_with_too_long_a_name_is_refused(service, caller):
+    request = TaskRequest(messages=(Message(role="user", text="Remember the milk"),))
+    with pytest.raises(InvalidInput, match="task_id"):
+        await service.add_to_task("t" * 300, request, caller)
+    assert (await service.list_memories(ListRequest(), caller)).memories == ()

@@ -7,9 +7,20 @@ from typing import cast
 
 import msgspec
 
+from hindsight_core.decoding import convert
 from hindsight_core.errors import FieldError, InvalidInput
 
 _NOT_BLANK = frozenset({"content", "query", "text", "key", "user_id", "agent_id", "session_id", "task_id", "intent"})
+
+
+def check_request(request: msgspec.Struct) -> None:
+    """Raise `InvalidInput` unless every field holds what its type says and text that can be kept.
+
+    A request that was built in Python has passed none of the limits of its fields (msgspec checks them while
+    decoding), and what is stored beyond them could not be read again.
+    """
+    check_legible(request)
+    convert(msgspec.to_builtins(request), type(request))
 
 
 def check_legible(request: msgspec.Struct) -> None:

@@ -31,7 +31,7 @@ from hindsight_core.filtering import concerns, where_of
 from hindsight_core.forgetting import Forgetter
 from hindsight_core.gate import GateSettings
 from hindsight_core.journal import Journal
-from hindsight_core.legibility import check_legible
+from hindsight_core.legibility import check_request
 from hindsight_core.models import AuditEvent, Memory, Retrieval, Run, Status
 from hindsight_core.orders import obey, orders
 from hindsight_core.passages import Passages
@@ -190,7 +190,7 @@ class MemoryService:
 
     async def write(self, request: WriteRequest, caller: Caller) -> WriteResponse:
         """Decide what of the request is kept and store it durably; see `hindsight_core.writing`."""
-        check_legible(request)
+        check_request(request)
         return self._noted(await self._write(request, caller))
 
     async def _write(self, request: WriteRequest, caller: Caller, passages: Passages | None = None) -> WriteResponse:
@@ -201,7 +201,7 @@ class MemoryService:
 
     async def add_to_task(self, task_id: str, request: TaskRequest, caller: Caller) -> TaskUpdate:
         """Add messages to the working memory of a task; see `hindsight_core.tasks`."""
-        check_legible(request)
+        check_request(request)
         return await self._tasks.add(task_id, request, caller)
 
     async def task(self, task_id: str, request: Request, caller: Caller) -> TaskBuffer:
@@ -210,7 +210,7 @@ class MemoryService:
 
     async def end_task(self, task_id: str, request: EndTaskRequest, caller: Caller) -> TaskEnd:
         """End a task: what is worth it becomes an episodic memory, the rest is forgotten."""
-        check_legible(request)
+        check_request(request)
         return await self._tasks.end(task_id, request, caller)
 
     async def write_batch(self, items: Sequence[msgspec.Raw], caller: Caller) -> BatchResponse:
@@ -223,7 +223,7 @@ class MemoryService:
         for item in items:
             try:
                 request = decode(item, WriteRequest)
-                check_legible(request)
+                check_request(request)
                 read.append(request)
             except HindsightError as exc:
                 read.append(exc)
@@ -266,12 +266,12 @@ class MemoryService:
 
     async def search(self, request: SearchRequest, caller: Caller) -> SearchResponse:
         """The best memories for a question; see `hindsight_core.searching`."""
-        check_legible(request)
+        check_request(request)
         return self._noted(await self._searcher.search(request, caller))
 
     async def context(self, request: ContextRequest, caller: Caller) -> ContextBlock:
         """A block of text within a token budget, for the question or the last user message."""
-        check_legible(request)
+        check_request(request)
         question, recent = _question_of(request)
         shared = {
             name: getattr(request, name)
@@ -283,13 +283,13 @@ class MemoryService:
 
     async def recall(self, request: RecallRequest, caller: Caller) -> Recall:
         """Whether a message needs memory at all, without touching a store."""
-        check_legible(request)
+        check_request(request)
         caller.scope(request)
         return await self._searcher.recall(request)
 
     async def list_memories(self, request: ListRequest, caller: Caller) -> MemoryPage:
         """A page of the scope's memories in a stable order; active and pending ones unless a status is asked for."""
-        check_legible(request)
+        check_request(request)
         scope, now = caller.scope(request), caller.clock(request)
         as_of = None if request.as_of is None else instant(request.as_of, "as_of", request.timezone)
         where = where_of(
@@ -329,7 +329,7 @@ class MemoryService:
 
     def export(self, request: ListRequest, caller: Caller) -> AsyncIterator[bytes]:
         """Every memory of the scope as JSON Lines, of any status."""
-        check_legible(request)
+        check_request(request)
         for name in ("as_of", "cursor"):
             if getattr(request, name) is not None:
                 raise InvalidInput.of(name, "an export is whole; list memories to see a part")
@@ -370,19 +370,19 @@ class MemoryService:
 
     async def update(self, memory_id: str, request: UpdateRequest, caller: Caller) -> UpdateResponse:
         """Change a memory by hand; see `hindsight_core.updating`."""
-        check_legible(request)
+        check_request(request)
         return await self._updater.update(memory_id, request, caller)
 
     async def resolve(self, memory_id: str, request: ResolveRequest, caller: Caller) -> ResolveResponse:
         """Settle a contested pair; `memory_id` is the newer one."""
-        check_legible(request)
+        check_request(request)
         return await self._updater.resolve(memory_id, request, caller)
 
     # forget
 
     async def forget(self, request: ForgetRequest, caller: Caller) -> ForgetResponse:
         """Forget what the request selects; see `hindsight_core.forgetting`."""
-        check_legible(request)
+        check_request(request)
         if request.mode == "erase" and not request.dry_run:
             # What this process has logged but not written yet is erased with the rest.
             await self._journal.flush()
@@ -390,7 +390,7 @@ class MemoryService:
 
     async def restore(self, memory_id: str, request: RestoreRequest, caller: Caller) -> UpdateResponse:
         """Bring a forgotten memory back."""
-        check_legible(request)
+        check_request(request)
         return await self._forgetter.restore(memory_id, request, caller)
 
     async def runs(self, request: PageRequest, caller: Caller) -> RunPage:
@@ -411,7 +411,7 @@ class MemoryService:
 
     async def undo(self, run_id: str, request: UndoRequest, caller: Caller) -> UndoResponse:
         """Take a whole run back."""
-        check_legible(request)
+        check_request(request)
         scope = caller.scope(request)
         run = await self._forgetter.run(scope.namespace, run_id)
         return await self._undoer.undo(run, scope, request, caller)

@@ -23,6 +23,7 @@ from hindsight_core.forgetting import affected
 from hindsight_core.gate import GateSettings, find_secret, judge
 from hindsight_core.indexing import index_fields
 from hindsight_core.ledger import open_ledger
+from hindsight_core.legibility import check_request
 from hindsight_core.models import Decision, Memory, Scope
 from hindsight_core.requests import EndTaskRequest, Message, Request, TaskRequest, WriteRequest
 from hindsight_core.responses import TaskBuffer, TaskEnd, TaskUpdate, WriteResponse
@@ -211,4 +212,5 @@ def _window(held: Sequence[Record]) -> int | None:
 def _scope(task_id: str, request: Request, caller: Caller) -> Scope:
     if request.task_id not in {None, task_id}:
         raise InvalidInput.of("task_id", "differs from the task that the path names")
+    check_request(replace(request, task_id=task_id))
     return replace(caller.scope(request), task_id=task_id)
