@@ -246,6 +246,12 @@ async def test_the_word_none_is_no_value_but_may_be_what_somebody_said(wire):
     await wire.call("memory_update", memory_id=written["memory_id"], new_content="null", reason="none")
 
 
+async def test_a_user_called_none_reaches_no_other_users_memories(wire):
+    await wire.call("memory_write", content="The code word is quince", force=True, user_id="ann")
+    for name in ("none", "null", "undefined"):
+        assert (await wire.call("memory_search", query="code word", user_id=name))["hits"] == []
+
+
 async def test_what_is_remembered_is_kept_as_sent(wire):
     written = await wire.call("memory_write", content="  The poem goes:\n  one, two ", force=True, tags="x，y")
     (memory,) = (await wire.call("memory_list"))["memories"]

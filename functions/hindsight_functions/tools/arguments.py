@@ -28,8 +28,8 @@ _WHOLE = re.compile(r"([+-]?\d+)\.0+")
 _BOOLEANS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 # Kept as sent, blanks included: what is remembered is what was said.
 _VERBATIM = frozenset({"content", "new_content"})
-# Somebody's own words, which may well be "none".
-_FREE = _VERBATIM | {"query", "reason"}
+# Somebody's own words or name, which may well be "none": taken for absent, it would reach everybody's memories.
+_FREE = _VERBATIM | {"query", "reason", "user_id"}
 _NOTHING = frozenset({"", "null", "none", "undefined"})
 
 
