@@ -31,7 +31,7 @@ from hindsight_core.filtering import concerns, where_of
 from hindsight_core.forgetting import Forgetter
 from hindsight_core.gate import GateSettings
 from hindsight_core.journal import Journal
-from hindsight_core.legibility import check_request
+from hindsight_core.legibility import check_legible, check_request
 from hindsight_core.models import AuditEvent, Memory, Retrieval, Run, Status
 from hindsight_core.orders import obey, orders
 from hindsight_core.passages import Passages
@@ -201,7 +201,6 @@ class MemoryService:
 
     async def add_to_task(self, task_id: str, request: TaskRequest, caller: Caller) -> TaskUpdate:
         """Add messages to the working memory of a task; see `hindsight_core.tasks`."""
-        check_request(request)
         return await self._tasks.add(task_id, request, caller)
 
     async def task(self, task_id: str, request: Request, caller: Caller) -> TaskBuffer:
@@ -210,7 +209,6 @@ class MemoryService:
 
     async def end_task(self, task_id: str, request: EndTaskRequest, caller: Caller) -> TaskEnd:
         """End a task: what is worth it becomes an episodic memory, the rest is forgotten."""
-        check_request(request)
         return await self._tasks.end(task_id, request, caller)
 
     async def write_batch(self, items: Sequence[msgspec.Raw], caller: Caller) -> BatchResponse:
@@ -223,7 +221,7 @@ class MemoryService:
         for item in items:
             try:
                 request = decode(item, WriteRequest)
-                check_request(request)
+                check_legible(request)
                 read.append(request)
             except HindsightError as exc:
                 read.append(exc)

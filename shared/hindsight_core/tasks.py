@@ -210,6 +210,7 @@ def _window(held: Sequence[Record]) -> int | None:
 
 
 def _scope(task_id: str, request: Request, caller: Caller) -> Scope:
+    """The scope of a task's messages; every call of a task passes here, so its request is checked here."""
     if request.task_id not in {None, task_id}:
         raise InvalidInput.of("task_id", "differs from the task that the path names")
     check_request(replace(request, task_id=task_id))
