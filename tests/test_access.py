@@ -9,9 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import httpx2
 import msgspec
 import pytest
 from litestar.routes import ASGIRoute, HTTPRoute
+from mcp.client.auth import OAuthTokenError
+from mcp.client.auth.extensions.client_credentials import ClientCredentialsOAuthProvider
+from mcp.client.client import Client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
 
 from hindsight_core.access import Access, check_bind
 from hindsight_core.config import Settings
@@ -20,9 +26,9 @@ from hindsight_core.service import MemoryService, open_service
 from hindsight_core.tokens import Tokens
 from hindsight_functions import forget, gateway, mcp, search, update, write
 from hindsight_functions.tools import TOOLS
-from mcp_clients import Wire, handshake
+from mcp_clients import ENDPOINT, Wire, handshake
 from samples import OpenStore
-from serving import running
+from serving import URL, running
 from tokens import bearer, token_for
 
 # Nothing of anybody's memories is told there.
@@ -33,7 +39,10 @@ OPEN = {
     "/schema/openapi.json",
     "/.well-known/oauth-protected-resource",
     "/.well-known/oauth-protected-resource/mcp",
+    "/.well-known/oauth-authorization-server",
 }
+# Open as well, and of use only to whoever has a token.
+SIGN_IN = {"/oauth/authorize", "/oauth/register", "/oauth/token"}
 # For whoever has a token of any kind.
 SHARED = {"/metrics"}
 # A new POST route is taken to write; one that only reads is named here, and one that needs a body has it below.
@@ -79,8 +88,28 @@ def routes() -> Iterator[tuple[str, str]]:
             yield "POST", route.path_format
 
 
+class Kept:
+    """What an OAuth client keeps of a server."""
+
+    def __init__(self) -> None:
+        self._token: OAuthToken | None = None
+        self._client: OAuthClientInformationFull | None = None
+
+    async def get_tokens(self) -> OAuthToken | None:
+        return self._token
+
+    async def set_tokens(self, tokens: OAuthToken) -> None:
+        self._token = tokens
+
+    async def get_client_info(self) -> OAuthClientInformationFull | None:
+        return self._client
+
+    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
+        self._client = client_info
+
+
 ROUTES = sorted(routes())
-GUARDED = [(method, path) for method, path in ROUTES if path not in OPEN]
+GUARDED = [(method, path) for method, path in ROUTES if path not in OPEN | SIGN_IN]
 SCOPED = [(method, path) for method, path in GUARDED if path.startswith("/v1/")]
 
 
@@ -165,7 +194,7 @@ async def test_every_route_asks_for_its_verb(http: httpx.AsyncClient, service: M
 
 
 async def test_what_is_open_is_known_and_tells_nothing(http: httpx.AsyncClient, tmp_path: Path):
-    assert {path for _, path in ROUTES if path in OPEN} == OPEN
+    assert {path for _, path in ROUTES if path in OPEN | SIGN_IN} == OPEN | SIGN_IN
     for path in OPEN:
         answer = await http.get(path)
         assert answer.status_code == 200
@@ -189,7 +218,7 @@ async def test_the_document_of_the_interface_says_what_needs_a_token(http: httpx
     assert {"bearer": []} in document["security"]
     for path, operations in document["paths"].items():
         for operation in operations.values():
-            assert ("security" in operation) == (path in OPEN)
+            assert ("security" in operation) == (path in OPEN | SIGN_IN)
 
 
 async def test_a_probe_without_a_token_learns_whether_it_is_ready_and_no_more(
@@ -317,6 +346,7 @@ async def test_a_401_leads_to_the_metadata_of_the_resource(http: httpx.AsyncClie
     assert f'resource_metadata="{url}"' in challenge
     found = (await http.get(url)).json()
     assert found["resource"] == f"http://localhost{suffix}"
+    assert found["authorization_servers"] == ["http://localhost"]
     assert found["bearer_methods_supported"] == ["header"]
     assert found["scopes_supported"] == ["read", "write", "admin"]
     wrong = await http.get("/v1/stats", headers=bearer("nonsense"))
@@ -333,7 +363,87 @@ async def test_the_public_address_is_told_where_one_is_set(service: MemoryServic
     assert found["resource"] == "https://memory.example/mcp"
 
 
-# hosts and origins
+async def test_an_oauth_client_gets_in_with_a_token_as_its_secret(service: MemoryService, settings: Settings):
+    token = await token_for(service.tokens, "ours", name="planner")
+    async with running(app := gateway.gateway(settings, service)):
+        for secret, error in ((token, None), (token + "x", OAuthTokenError)):
+            auth = ClientCredentialsOAuthProvider(
+                ENDPOINT, Kept(), client_id="planner", client_secret=secret, issuer=URL
+            )
+            transport = httpx2.ASGITransport(app=app)
+            async with httpx2.AsyncClient(transport=transport, auth=auth) as http:
+                if error is not None:
+                    with pytest.raises(error, match="token is not known"):
+                        await http.post(ENDPOINT)
+                    continue
+                async with Client(streamable_http_client(ENDPOINT, http_client=http)) as client:
+                    found = await client.call_tool("memory_list", {})
+                    assert not found.is_error
+
+
+@pytest.mark.parametrize(
+    ("form", "status", "error"),
+    [
+        ({}, 200, None),
+        ({"client_id": "ID"}, 200, None),
+        ({"scope": "read"}, 200, None),
+        ({"scope": "read admin"}, 200, None),
+        ({"scope": "admin"}, 400, "invalid_scope"),
+        ({"grant_type": "authorization_code"}, 400, "unsupported_grant_type"),
+        ({"client_id": "somebody"}, 401, "invalid_client"),
+        ({"client_secret": "hst_0000000000_x"}, 401, "invalid_client"),
+        ({"client_secret": ""}, 401, "invalid_client"),
+    ],
+)
+async def test_the_token_endpoint_gives_a_token_to_who_has_it_already(
+    http: httpx.AsyncClient, service: MemoryService, form: dict[str, str], status: int, error: str | None
+):
+    token = await token_for(service.tokens, name="planner")
+    sound = {"grant_type": "client_credentials", "client_id": "planner", "client_secret": token}
+    sent = {name: token.split("_")[1] if value == "ID" else value for name, value in (sound | form).items()}
+    answer = await http.post("/oauth/token", data=sent)
+    assert answer.status_code == status, answer.text
+    assert answer.headers["Cache-Control"] == "no-store"
+    if error is None:
+        assert answer.json() == {"access_token": token, "token_type": "Bearer", "scope": "read write"}
+    else:
+        assert answer.json()["error"] == error
+        assert token not in answer.text
+
+
+async def test_a_client_that_would_sign_in_or_register_is_told_what_to_do(http: httpx.AsyncClient):
+    server = (await http.get("/.well-known/oauth-authorization-server")).json()
+    assert server["issuer"] == URL
+    assert server["grant_types_supported"] == ["client_credentials"]
+    registered = await http.post(server["registration_endpoint"], json={"redirect_uris": ["http://localhost/back"]})
+    assert (registered.status_code, registered.json()["error"]) == (403, "access_denied")
+    assert "hindsight token create" in registered.json()["error_description"]
+    page = await http.get(server["authorization_endpoint"])
+    assert page.status_code == 403
+    assert "hindsight token create" in page.json()["remedy"]
+
+
+# hosts, origins and pages
+
+
+@pytest.mark.parametrize(
+    ("origin", "admitted"),
+    [("http://localhost:6274", True), ("https://app.example", True), ("https://evil.example", False)],
+)
+async def test_a_page_may_read_answers_where_its_origin_is_let_in(
+    service: MemoryService, settings: Settings, origin: str, admitted: bool
+):
+    allowed = msgspec.structs.replace(settings, allowed_origins="https://app.example")
+    async with running(gateway.gateway(allowed, service)) as http:
+        asked = {"Origin": origin, "Access-Control-Request-Method": "POST"}
+        wanted = {"Access-Control-Request-Headers": "authorization, hindsight-namespace"}
+        first = await http.options("/v1/search", headers=asked | wanted)
+        answer = await http.post("/v1/search", json={"query": "cello"}, headers={"Origin": origin})
+    assert (first.status_code, answer.status_code) == (204, 200 if admitted else 403)
+    names = ["Access-Control-Allow-Origin", "Access-Control-Allow-Headers"]
+    expected = [origin, "authorization, hindsight-namespace"] if admitted else [None, None]
+    assert [first.headers.get(name) for name in names] == expected
+    assert answer.headers.get("Access-Control-Allow-Origin") == (origin if admitted else None)
 
 
 NOW = datetime.now(UTC)
@@ -342,7 +452,7 @@ LOCAL, REMOTE = "127.0.0.1", "192.0.2.7"
 
 CALLS: list[tuple[bool, str | None, dict[str, str], bool]] = [
     (False, LOCAL, {}, True),
-    (False, None, {}, True),
+    (False, None, {}, False),
     (False, LOCAL, {"host": "localhost:8100", "origin": "http://localhost:8100"}, True),
     (False, LOCAL, {"host": "[::1]:8100"}, True),
     (False, REMOTE, {}, False),

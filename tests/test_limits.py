@@ -94,6 +94,13 @@ async def test_an_agent_over_its_limit_is_told_in_words(http: httpx.AsyncClient)
     assert "Try again in" in error["message"]
 
 
+async def test_a_tool_of_several_steps_is_one_call(http: httpx.AsyncClient):
+    wire = Wire(http)
+    written = await wire.call("memory_write", content="The shelf is full.", force=True)
+    await wire.call("memory_forget", memory_id=written["memory_id"])
+    assert await statuses(http, 3) == [200, 200, 429]
+
+
 async def test_the_client_says_when_to_come_back(http: httpx.AsyncClient):
     await statuses(http, 4)
     async with AsyncHindsight(URL, transport=http._transport) as client:

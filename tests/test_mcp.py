@@ -273,6 +273,8 @@ async def test_what_is_remembered_is_kept_as_sent(wire):
         ("memory_write", {"content": "x", "namespace": "other"}, "namespace: there is no such argument"),
         ("memory_write", {"content": "x", "agent_id": "other"}, "agent_id: there is no such argument"),
         ("memory_search", {"query": "x", "top_k": 1000}, "top_k"),
+        ("memory_search", {"query": "x", "top_k": "9" * 5000}, "top_k"),
+        ("memory_search", {"query": "x", "top_k": "9" * 5000 + ".0"}, "top_k"),
         ("memory_search", {"query": "x", "time_range_start": "yesterday"}, "time_range_start"),
         ("memory_search", {"query": "x", "time_range_end": "2025-01-01T00:00"}, "time_range_end"),
         ("memory_update", {"memory_id": "nobody"}, "reason: is missing"),

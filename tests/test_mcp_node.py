@@ -164,6 +164,8 @@ SAYINGS = [
     "My shipping address is 7 Oak Road, York; order A1029384756-XK was confirmed on 2025-03-01 at 09:30",
     "Deploys go through https://ci.example.com/jobs/4711?branch=main, and the flag is --max-retries=3",
     "The session id is 550e8400-e29b-41d4-a716-446655440000",
+    "The checksum is wdtgmlqucavltalsfyxaaoyjfkaflmggflhavoqebbzkqpwd",
+    "The public key is MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEyr0AkA6D3CiUXMhWG2yXvpJW0LGtG5PpXPtiys",
     "我的收货地址是上海市徐汇区漕溪路88号，电话是13800138000，工作日下午六点以后送",
     "以后查天气都默认用摄氏度，报告写成要点，不要超过三百字",
     "他对花生过敏，去年在广州中山一院住过院，主治医生姓欧阳",
@@ -182,7 +184,7 @@ def test_no_budget_is_overrun_by_a_real_tokeniser(npm, capsys):
     ]
     recall = Recall(needed=True, why="")
     blocks = []
-    for part in (SAYINGS, SAYINGS[:4], SAYINGS[4:]):
+    for part in (SAYINGS, SAYINGS[:4], SAYINGS[4:6], SAYINGS[6:]):
         hits = [Hit(memory=memory(f"m{n}", text), score=0.5, parts=Parts()) for n, text in enumerate(part * 3)]
         blocks += [render(hits, budget, recall).text for budget in (120, 400, 2000)]
     counted = json.loads(npm("node", "-e", COUNT, stdin=json.dumps([*tools, *blocks])))

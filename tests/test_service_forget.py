@@ -138,6 +138,10 @@ async def test_an_erased_memory_is_gone_everywhere_and_cannot_be_undone(service,
         await service.get(memory.id, Request(), caller)
     history = await service.history(memory.id, Request(), caller)
     assert [event.action for event in history.events] == ["added", "erased"]
+    # Whose it was is gone with it, so within one user or agent nothing is told.
+    for narrow in (Request(user_id="ana"), Request(agent_id="planner")):
+        with pytest.raises(NotFound):
+            await service.history(memory.id, narrow, caller)
     exported = b"".join([line async for line in service.export(ListRequest(), caller)])
     retrievals = await service.retrievals(PageRequest(), caller)
     events = await service.events(PageRequest(), caller)

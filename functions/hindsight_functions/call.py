@@ -52,6 +52,7 @@ class Call:
         self._headers = request.headers
         self._id: str = request.scope["state"]["request_id"]
         self._principal = principal_of(request)
+        self._counted = False
 
     async def by(self, data: Request, verb: Verb) -> Caller:
         """The caller of a request, allowed to do it: every handler asks before it touches the service."""
@@ -61,14 +62,25 @@ class Call:
         """The caller in a namespace, counted; None: the header's, the token's, or the default one."""
         principal, found = self._allowed(namespace, verb)
         await self._limits.count(principal, found)
+        return self._caller(principal, found)
+
+    def _caller(self, principal: Principal, namespace: str) -> Caller:
         now = datetime.now(UTC)
         return Caller(
             now=now.replace(microsecond=now.microsecond // 1000 * 1000),
             new_id=new_id,
-            namespace=found,
+            namespace=namespace,
             actor=principal.actor,
             request_id=self._id,
         )
+
+    async def once(self, verb: Verb) -> Caller:
+        """As `within` no namespace, for a message of several steps: it counts with the first of them."""
+        principal, found = self._allowed(None, verb)
+        if not self._counted:
+            self._counted = True
+            await self._limits.count(principal, found)
+        return self._caller(principal, found)
 
     def check_namespace(self) -> None:
         """Raise what is wrong with the namespace of the headers, for a protocol that does not know the verb yet."""

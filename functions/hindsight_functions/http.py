@@ -39,8 +39,9 @@ from hindsight_functions import logs
 from hindsight_functions.admission import OPEN, admit, identify, is_near
 from hindsight_functions.body import BodyRequest
 from hindsight_functions.call import provide_call
+from hindsight_functions.cors import headers_for, preflight
 from hindsight_functions.metrics import CONTENT_TYPE, Metrics
-from hindsight_functions.oauth import get_protected_resource
+from hindsight_functions.oauth import ROUTES as OAUTH
 from hindsight_functions.openapi import get_schema
 from hindsight_functions.problems import answer_problem
 
@@ -66,13 +67,18 @@ class Function(Litestar):
         # What follows reads and sends what ASGI says of HTTP; the union of scopes would hide it.
         http, reply = cast("dict[str, Any]", scope), cast("Send", send)
         started = time.perf_counter()
-        sent = dict(http["headers"]).get(b"x-request-id", b"").decode("latin-1")
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in http["headers"]}
+        sent = headers.get("x-request-id", "")
         request_id = sent if _REQUEST_ID.fullmatch(sent) else new_id(datetime.now(UTC))
         http["state"] = {"request_id": request_id}
+        access: Access = self.state.access
 
         async def answer(message: Message) -> None:
             if message["type"] == "http.response.start":
-                MutableScopeHeaders(message)["X-Request-Id"] = request_id
+                added = MutableScopeHeaders(message)
+                added["X-Request-Id"] = request_id
+                for name, value in headers_for(access, headers.get("origin", "")).items():
+                    added[name] = value
                 seconds = time.perf_counter() - started
                 method, route, status = http["method"], http.get("path_template") or _UNMATCHED, message["status"]
                 metrics: Metrics = self.state.metrics
@@ -81,6 +87,12 @@ class Function(Litestar):
                 _log.info("http.answered", extra={**fields, "request_id": request_id})
             await reply(message)
 
+        asked_first = preflight(access, http["method"], headers)
+        if asked_first is not None:
+            raw = [(name.lower().encode(), value.encode("latin-1")) for name, value in asked_first.items()]
+            await answer({"type": "http.response.start", "status": 204, "headers": raw})
+            await answer({"type": "http.response.body", "body": b"", "more_body": False})
+            return
         await super().__call__(scope, receive, answer)
 
 
@@ -117,7 +129,7 @@ def create_app(
                     await own.aclose()
 
     return Function(
-        [*routes, health, ready, metrics, get_schema, get_protected_resource],
+        [*routes, health, ready, metrics, get_schema, *OAUTH],
         guards=[admit],
         lifespan=[serve, *lifespan],
         dependencies={"call": Provide(provide_call)},

@@ -72,7 +72,7 @@ class Endpoint:
         user_id, agent_id = call.speaks_for(_named(request, "Hindsight-User"), _named(request, "Hindsight-Agent"))
         inner = cast("dict[str, Any]", scope)
         inner[_CONNECTION] = Connection(
-            memories=ServiceMemories(call.service, lambda verb: call.within(None, verb), call.metrics),
+            memories=ServiceMemories(call.service, call.once, call.metrics),
             user_id=user_id,
             agent_id=agent_id,
             session_id=_named(request, "Hindsight-Session"),

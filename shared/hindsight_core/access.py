@@ -111,9 +111,10 @@ class Access:
         """Who sends a request that needs no token; raises `Forbidden` unless it is a program of this machine."""
         self._check_host(headers.get("host", ""), tokens=False)
         self._check_origin(headers, tokens=False)
-        if client and not is_loopback(client):
+        if client is None or not is_loopback(client):
+            where = "a place that is not told (a socket file, a load balancer)" if client is None else client
             raise Forbidden(
-                f"Without tokens only this machine is answered, and this request is from {client}.",
+                f"Without tokens only this machine is answered, and this request is from {where}.",
                 remedy="Make a token with `hindsight token create`.",
             )
         return Principal(actor="local")
@@ -151,11 +152,15 @@ class Access:
             remedy="Use http://127.0.0.1 or http://localhost, or add the name to HINDSIGHT_ALLOWED_HOSTS.",
         )
 
+    def admits_page(self, origin: str) -> bool:
+        """Whether a page of this origin may call, and read the answers."""
+        return origin.lower() in self._origins or is_loopback(_hostname(origin))
+
     def _check_origin(self, headers: Mapping[str, str], *, tokens: bool) -> None:
         origin = headers.get("origin", "").lower()
         # A page that this server itself sends has its own name; without tokens that could be a stranger's name.
         own = tokens and _netloc(origin) == headers.get("host", "").lower()
-        if not origin or own or origin in self._origins or is_loopback(_hostname(origin)):
+        if not origin or own or self.admits_page(origin):
             return
         raise Forbidden(
             f"Web pages of {origin!r} may not call this server.",

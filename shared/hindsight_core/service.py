@@ -314,7 +314,8 @@ class MemoryService:
         scope = caller.scope(request)
         found = await self._store.read(scope.namespace, "events", memory_id=memory_id, limit=_ALL_EVENTS)
         events = tuple(event for event in found if isinstance(event, AuditEvent))
-        if not any(event.action == "erased" for event in events):
+        erased = any(event.action == "erased" for event in events)
+        if not (erased and all(concerns(event, scope) for event in events)):
             await self._forgetter.find(memory_id, scope)
         return History(memory_id=memory_id, events=events)
 

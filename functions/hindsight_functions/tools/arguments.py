@@ -24,7 +24,7 @@ Given: TypeAlias = Mapping[str, object]
 _TIME = re.compile(
     r"(\d{4}-\d{2}-\d{2})(?:[T ](\d{2}:\d{2})(:\d{2}(?:\.\d+)?)?)?\s?(Z|[+-]\d{2}:\d{2})?", re.IGNORECASE
 )
-_WHOLE = re.compile(r"([+-]?\d+)\.0+")
+_WHOLE = re.compile(r"([+-]?\d{1,18})\.0+")
 _BOOLEANS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 # Kept as sent, blanks included: what is remembered is what was said.
 _VERBATIM = frozenset({"content", "new_content"})
