@@ -60,6 +60,8 @@ def satisfies(where: Where, record: Record) -> bool:
     ends = None if memory.expires_at is None or memory.pinned else millis(memory.expires_at)
     if where.alive_at is not None and ends is not None and ends <= where.alive_at:
         return False
+    if where.derived_from is not None and not set(where.derived_from) & set(memory.derived_from):
+        return False
     return where.expired_at is None or (ends is not None and ends <= where.expired_at)
 
 

@@ -156,6 +156,7 @@ def random_records(seed: int, count: int, *, dimension: int = DIMENSION) -> list
             status=rng.choice(["active", "active", "pending", "superseded", "archived"]),
             pinned=rng.random() < 0.2,
             tags=tuple(sorted(rng.sample(["red", "green", "blue", "蓝"], rng.randint(0, 3)))),
+            derived_from=(f"a{number // 2:05}", f"b{number - 1:05}") if number % 5 == 3 else (),
             metadata=rng.choice([{}, {"n": 1}, {"n": True}, {"n": "1"}, {"n": [1, "x"]}, {"n": 1.5, "m": None}]),
         )
         bare = None if of.memory_type == "working" or rng.random() < 0.1 else unit(seed * 1000 + number, dimension)

@@ -105,6 +105,7 @@ def random_where(rng: random.Random) -> Where:
         "sources": [("user",), ("agent", "tool")],
         "key": ["user.city"],
         "ids": [tuple(f"{letter}{n:05}" for letter in "abc" for n in range(0, COUNT, 3))],
+        "derived_from": [tuple(f"{letter}{n:05}" for letter in "ab" for n in range(0, COUNT, 2))],
         "tags_all": [("red",), ("red", "蓝")],
         "tags_any": [("green", "蓝")],
         "metadata": [{"n": (1,)}, {"n": (True, "x")}, {"n": (1.5,), "m": ("y",)}],

@@ -165,7 +165,9 @@ PLAUSIBLE: dict[str, st.SearchStrategy[Any]] = {
     "task": MILD,
     "previous_task": MILD,
     "recent": st.lists(MESSAGE | MILD, max_size=2),
-    "policies": st.lists(st.sampled_from(["expire", "evict", "idle", "promote", "purge", "tasks", "x"]), max_size=2),
+    "policies": st.lists(
+        st.sampled_from(["expire", "evict", "idle", "promote", "purge", "tasks", "consolidate", "x"]), max_size=2
+    ),
     "cursor": MILD,
     "limit": st.integers(1, 100),
     "budget_seconds": st.sampled_from([0.5, 60, 5e-324]),

@@ -103,7 +103,7 @@ def test_each_slot_of_three_schedulers_runs_once_also_when_one_is_killed_in_the_
     slots: int = request.config.getoption("--slots")
     url = f"sqlite:///{tmp_path / 'h.db'}"
     asyncio.run(fill(url, "a", 1))
-    only = '{"expire": "1s", "idle": "", "evict": "", "promote": "", "tasks": "", "purge": ""}'
+    only = '{"expire": "1s", "idle": "", "evict": "", "promote": "", "tasks": "", "purge": "", "consolidate": ""}'
     fleet = Fleet(url, HINDSIGHT_SCHEDULES=only, HINDSIGHT_SCHEDULE_LEASE="1")
     killed = 0
     try:

@@ -167,6 +167,29 @@ async def test_get_keeps_the_order_of_the_ids_and_leaves_missing_ones_out(store:
     assert await store.get(NAMESPACE, []) == []
 
 
+async def test_what_was_erased_is_known_as_erased_and_nothing_else_is(opened: OpenStore) -> None:
+    store = await opened()
+    await store.commit(NAMESPACE, puts(*(record(memory(name), unit(1)) for name in "abc")))
+    changed = successor(record(memory("b"), unit(1)), content="The kettle is red.")
+    await store.commit(NAMESPACE, ChangeSet(run=run("two"), puts=(changed,), erases=("a",)))
+    other = await opened()
+    assert await other.erased(NAMESPACE, ["a", "b", "c", "d", *(f"e{n}" for n in range(600))]) == {"a"}
+    assert await other.erased("elsewhere", ["a"]) == set()
+
+
+async def test_a_memory_is_found_by_what_it_is_derived_from_now(store: MemoryStore) -> None:
+    first = record(memory("d", derived_from=("a", "b")), unit(1))
+    await store.commit(NAMESPACE, puts(first))
+    await store.commit("elsewhere", puts(record(memory("d", namespace="elsewhere", derived_from=("a",)), unit(1))))
+    assert await scanned(store, Where(derived_from=("a", "x"))) == ["d"]
+    second = successor(first, derived_from=("b",))
+    await store.commit(NAMESPACE, puts(second, run_id="two"))
+    third = successor(second, derived_from=("b", "c"), content="The kettle is red.")
+    assert await scanned(store, Where(derived_from=("a",))) == []
+    await store.commit(NAMESPACE, puts(third, run_id="three"))
+    assert [await scanned(store, Where(derived_from=(one,))) for one in "abc"] == [[], ["d"], ["d"]]
+
+
 async def test_get_answers_more_ids_than_fit_into_one_statement(store: MemoryStore) -> None:
     records = [record(memory(f"{n:05}")) for n in range(1200)]
     await store.commit(NAMESPACE, puts(*records))

@@ -84,6 +84,7 @@ async def test_each_policy_does_its_part_and_a_dry_run_lists_exactly_that(store,
         "evict": {"archived": 2},
         "tasks": {},
         "purge": {"erased": 1},
+        "consolidate": {},
     }
     after = await statuses(store)
     assert after == {id_: m.status for id_, m in before.items() if id_ != "f-archived"} | {
@@ -280,7 +281,7 @@ async def test_a_cursor_that_belongs_to_no_sweep_is_refused(store, service_of, h
 
 
 async def test_a_budget_of_time_ends_a_sweep_between_two_pages(store, service_of, here, monkeypatch):
-    monkeypatch.setattr("hindsight_core.sweeping._PAGE", 2)
+    monkeypatch.setattr("hindsight_core.passes.PAGE", 2)
     await fill(store, *(memory(f"{i}", expires_at=NOW) for i in range(5)))
     service = service_of()
     report = await service.sweep(SweepRequest(budget_seconds=1e-9, policies=("expire",)), here)

@@ -21,6 +21,7 @@ DEFAULTS: dict[Policy, str] = {
     "evict": "40 * * * *",
     "tasks": "50 3 * * *",
     "purge": "30 3 * * *",
+    "consolidate": "0 4 * * *",
 }
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -121,6 +121,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     purge_after: Annotated[
         str, Meta(description="How long archived memories are kept before a sweep erases them; `never`.")
     ] = "365d"
+    consolidate_within: Annotated[
+        str,
+        Meta(description="Age up to which episodes that recur become one semantic memory; `never`: none of them do."),
+    ] = "90d"
     sweep_rate: Annotated[
         int, Meta(ge=0, description="Memories a sweep changes per second at most, so that searches go on; 0: no limit.")
     ] = 1000

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Callable, Iterator
-from datetime import datetime
+from collections.abc import AsyncGenerator, Iterator
 
 import msgspec
 
 from hindsight_core.models import Memory, MemoryType, Status
+from hindsight_core.passes import PAGE, STORED, Found, Page, View
 from hindsight_core.retention import Rules, Verdict, evict, rank
-from hindsight_core.stores import MemoryStore, Where
+from hindsight_core.stores import Where
 
 KEPT: tuple[Status, ...] = ("active", "pending", "superseded")
-STORED: tuple[MemoryType, ...] = ("episodic", "semantic")
-_PAGE = 500
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -27,22 +25,27 @@ class Place(msgspec.Struct, frozen=True):
     capacity: int
 
 
-class Eviction:
-    """Chooses from a namespace; `seen` says how a run has left a memory, None for an erased one."""
+async def crowded(view: View, after: str | None) -> AsyncGenerator[Page]:
+    """What makes room. What was stopped at is looked through anew: what has made room is gone from it."""
+    del after
+    eviction = Eviction(view)
+    for place in await eviction.places():
+        # One more than there is room for in this run shows that there are more.
+        found, examined = await eviction.chosen(place, view.room + 1)
+        for start in range(0, max(1, len(found)), PAGE):
+            some = [Found(memory=memory, verdict=verdict) for memory, verdict in found[start : start + PAGE]]
+            yield Page(some, 0 if start else examined)
 
-    def __init__(
-        self,
-        store: MemoryStore,
-        namespace: str,
-        rules: Rules,
-        now: datetime,
-        seen: Callable[[Memory], Memory | None],
-    ) -> None:
-        self._store = store
-        self._namespace = namespace
-        self._rules = rules
-        self._now = now
-        self._seen = seen
+
+class Eviction:
+    """Chooses from a namespace."""
+
+    def __init__(self, view: View) -> None:
+        self._store = view.store
+        self._namespace = view.namespace
+        self._rules = view.rules
+        self._now = view.now
+        self._seen = view.seen
 
     async def places(self) -> list[Place]:
         """The places over capacity, narrow ones first: what makes room there makes room in the wider ones, too."""
@@ -61,7 +64,7 @@ class Eviction:
         lowest: list[Memory] = []
         held = examined = 0
         after: str | None = None
-        while records := await self._store.scan(self._namespace, place.where, after=after, limit=_PAGE, vectors=False):
+        while records := await self._store.scan(self._namespace, place.where, after=after, limit=PAGE, vectors=False):
             after = records[-1].memory.id
             examined += len(records)
             for record in records:
@@ -71,7 +74,7 @@ class Eviction:
                 held += 1
                 if not memory.pinned:
                     lowest.append(memory)
-            if len(lowest) > 2 * most + _PAGE:
+            if len(lowest) > 2 * most + PAGE:
                 lowest = self._lowest(most, lowest)
         if held <= place.capacity:
             return [], examined

@@ -3,34 +3,56 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from datetime import datetime
+from typing import Literal
 
 import msgspec
 
 from hindsight_core.cache.vectors import VectorCache
 from hindsight_core.caller import Caller, millis
+from hindsight_core.derivation import Loss, orphans
 from hindsight_core.embedding import Embedder
+from hindsight_core.erasing import clear_contexts
 from hindsight_core.errors import Conflict, InvalidInput, NotFound
 from hindsight_core.filtering import in_scope, scope_where, where_of
 from hindsight_core.indexing import index_fields
 from hindsight_core.ledger import Ledger, open_ledger
-from hindsight_core.models import AuditEvent, ForgetMode, Memory, Run, Scope, Status
+from hindsight_core.models import ForgetMode, Memory, Run, Scope
 from hindsight_core.passages import Passages
 from hindsight_core.question import read
 from hindsight_core.ranking import Weights, by_words, formula
-from hindsight_core.requests import Filters, ForgetRequest, RestoreRequest
-from hindsight_core.responses import Affected, ForgetResponse, UpdateResponse
-from hindsight_core.stores import MemoryStore, Query, Record, Where
+from hindsight_core.requests import Filters, ForgetRequest
+from hindsight_core.responses import Affected, ForgetResponse
+from hindsight_core.retention import Verdict, applied
+from hindsight_core.stores import MemoryStore, Query, Record
 from hindsight_core.traces import Traces
 
 PAGE = 500
 EXCERPT = 80
 LIST_AT_MOST = 1000
 QUERY_AT_MOST = 10_000
-_STATUS_OF: dict[ForgetMode, Status] = {"archive": "archived", "suppress": "suppressed", "retract": "retracted"}
-_RESTORABLE: tuple[Status, ...] = ("archived", "suppressed", "retracted")
+_STATUS_OF: dict[ForgetMode, Literal["archived", "suppressed", "retracted"]] = {
+    "archive": "archived",
+    "suppress": "suppressed",
+    "retract": "retracted",
+}
+_LOSS: dict[ForgetMode, Loss] = {"erase": "erased", "suppress": "suppressed", "retract": "retracted"}
 _ATTEMPTS = 8
+
+
+class _Work:
+    """One call; `left` is how a dry run would have left memories so far, None for erased ones."""
+
+    def __init__(self, request: ForgetRequest, caller: Caller, scope: Scope, traces: Traces) -> None:
+        self.request = request
+        self.caller = caller
+        self.scope = scope
+        self.traces = traces
+        self.left: dict[str, Memory | None] = {}
+
+    def seen(self, memory: Memory) -> Memory | None:
+        return self.left.get(memory.id, memory)
 
 
 class Forgetter:
@@ -51,12 +73,12 @@ class Forgetter:
         scope, now = caller.scope(request), caller.clock(request)
         _check_selection(request, scope)
         ledger = open_ledger(f"forget.{request.mode}", scope.namespace, now, caller, request.reason)
-        traces = Traces(self._vectors)
+        work = _Work(request, caller, scope, Traces(self._vectors))
         told: list[Affected] = []
         count = 0
         async for page in self._selected(request, scope, now, least_relevance):
             run = msgspec.structs.replace(ledger.run, count=count)
-            touched = await self._forget_page(request, caller, run, page, scope, traces)
+            touched = await self._forget_page(work, run, page)
             count += len(touched)
             told.extend(touched[: LIST_AT_MOST - len(told)])
         return ForgetResponse(
@@ -66,38 +88,8 @@ class Forgetter:
             count=count,
             degraded="No embedder here: words alone were compared."
             if request.query is not None and self._embedder is None
-            else traces.left,
+            else work.traces.left,
         )
-
-    async def restore(self, memory_id: str, request: RestoreRequest, caller: Caller) -> UpdateResponse:
-        """Bring an archived, suppressed or retracted memory back to the status it had; a passed expiry is lifted."""
-        scope, now = caller.scope(request), caller.clock(request)
-        record = await self.find(memory_id, scope)
-        memory = record.memory
-        if memory.status not in _RESTORABLE:
-            raise Conflict(
-                f"{memory_id!r} is {memory.status}, so there is nothing to restore.",
-                remedy="Only archived, suppressed and retracted memories can be restored.",
-            )
-        status: Status = "superseded" if memory.superseded_by and memory.valid_to is not None else "active"
-        events = await self._store.read(scope.namespace, "events", memory_id=memory_id, limit=10_000)
-        for event in reversed(events):
-            before = event.before if isinstance(event, AuditEvent) else None
-            if before is not None and before.status not in _RESTORABLE:
-                status = before.status
-                break
-        fields: dict[str, object] = {
-            "status": status,
-            "status_reason": request.reason,
-            "updated_at": now,
-            "forgotten_at": None,
-        }
-        if memory.expires_at is not None and memory.expires_at <= now:
-            fields["expires_at"] = None
-        ledger = open_ledger("restore", scope.namespace, now, caller, request.reason)
-        after = ledger.change(record, "restored", request.reason, **fields)
-        await self._store.commit(scope.namespace, ledger.changes())
-        return UpdateResponse(memory=after.memory, previous_version=memory.version)
 
     async def find(self, memory_id: str, scope: Scope) -> Record:
         """The record under this id, if it lies in the scope; `NotFound` otherwise, as if it did not exist."""
@@ -163,45 +155,65 @@ class Forgetter:
             scope.namespace, [hit.memory.id for hit in page.hits if hit.parts.relevance >= least_relevance]
         )
 
-    async def _forget_page(
-        self, request: ForgetRequest, caller: Caller, run: Run, page: list[Record], scope: Scope, traces: Traces
-    ) -> list[Affected]:
+    async def _forget_page(self, work: _Work, run: Run, page: list[Record]) -> list[Affected]:
+        """Forget a page with what is derived from it."""
+        touched, gone = await self._change(work, run, page, frozenset())
+        if touched and not work.request.dry_run:
+            # What was induced from them in the very moment goes too.
+            run = msgspec.structs.replace(run, count=run.count + len(touched))
+            touched += (await self._change(work, run, [], gone))[0]
+        return touched
+
+    async def _change(
+        self, work: _Work, run: Run, page: list[Record], gone: frozenset[str]
+    ) -> tuple[list[Affected], frozenset[str]]:
+        """One change: what became of the page and of what is derived from it, or from `gone`; and all that is gone."""
+        request, namespace = work.request, work.scope.namespace
         for _ in range(_ATTEMPTS):
-            ledger = Ledger(run, caller)
-            expected = (await self._store.head(scope.namespace)).sequence if request.bring_back else None
+            ledger = Ledger(run, work.caller)
+            expected = (await self._store.head(namespace)).sequence if request.bring_back else None
+            going = [record for record in page if _forgotten(work.seen(record.memory), request.mode)]
+            lost = gone | {record.memory.id for record in going}
+            verdicts = [(record, _verdict(request)) for record in going] + await self._derived(work, lost)
             touched: list[Affected] = []
-            for record in page:
-                if (after := _forgotten(record.memory, request.mode)) is None:
-                    continue
-                touched.append(affected(record.memory, after))
-                if request.mode == "erase":
-                    ledger.erase(record, request.reason)
+            erased: list[Record] = []
+            for record, verdict in verdicts:
+                after = applied(record.memory, verdict, run.at)
+                reason = "" if record.memory.id in lost else verdict.reason
+                touched.append(affected(record.memory, "erased" if after is None else after.status, reason))
+                if request.dry_run:
+                    work.left[record.memory.id] = after
+                elif after is None:
+                    erased.append(record)
+                    ledger.erase(record, verdict.reason)
                 else:
-                    ledger.change(
-                        record,
-                        _STATUS_OF[request.mode],
-                        request.reason,
-                        status=_STATUS_OF[request.mode],
-                        status_reason=request.reason or f"Asked to {request.mode}.",
-                        updated_at=run.at,
-                        forgotten_at=run.at,
-                    )
-            if request.mode == "erase" and not request.dry_run:
-                await traces.of(self._store, scope.namespace, page)
-                await clear_contexts(self._store, ledger, page, scope.namespace, traces)
+                    put = msgspec.structs.replace(record, memory=msgspec.structs.replace(after, updated_at=run.at))
+                    ledger.replace(record, put, verdict.action, verdict.reason)
+            if erased:
+                await work.traces.of(self._store, namespace, erased)
+                await clear_contexts(self._store, ledger, erased, namespace, work.traces)
             if request.bring_back:
-                touched += await self._bring_back(ledger, page, request, scope)
+                touched += await self._bring_back(ledger, page, request, work.scope)
             if request.dry_run or not touched:
-                return touched
+                return touched, lost
             try:
-                await self._store.commit(scope.namespace, ledger.changes(), expected=expected)
+                await self._store.commit(namespace, ledger.changes(), expected=expected)
             except Conflict:
                 await asyncio.sleep(0.005)
-                page = await self._store.get(scope.namespace, [record.memory.id for record in page])
+                page = await self._store.get(namespace, [record.memory.id for record in page])
                 continue
-            await traces.remove()
-            return touched
+            await work.traces.remove()
+            return touched, lost
         raise Conflict("The namespace is being written so often that this run found no turn.", remedy="Try again.")
+
+    async def _derived(self, work: _Work, gone: Collection[str]) -> list[tuple[Record, Verdict]]:
+        how = _LOSS.get(work.request.mode)
+        if how is None or not gone:
+            return []
+        found = await orphans(self._store, work.scope.namespace, gone, how, work.seen)
+        verdicts = {memory.id: verdict for memory, verdict in found}
+        records = await self._store.get(work.scope.namespace, list(verdicts))
+        return [(record, verdicts[record.memory.id]) for record in records]
 
     async def _bring_back(
         self, ledger: Ledger, page: list[Record], request: ForgetRequest, scope: Scope
@@ -226,31 +238,6 @@ class Forgetter:
                     updated_at=ledger.run.at,
                 )
         return back
-
-
-async def clear_contexts(
-    store: MemoryStore, ledger: Ledger, page: list[Record], namespace: str, traces: Traces
-) -> None:
-    """An erased turn goes from beside the turns that followed it, and from their vectors."""
-    texts = {record.memory.content for record in page} | {
-        record.memory.context for record in page if record.memory.context
-    }
-    gone = {record.memory.id for record in page}
-    after: str | None = None
-    while found := await store.scan(namespace, Where(), after=after, limit=PAGE, vectors=False):
-        after = found[-1].memory.id
-        quoting = [
-            record.memory.id
-            for record in found
-            if record.memory.id not in gone
-            and (context := record.memory.context) is not None
-            and any(text in context for text in texts)
-        ]
-        for record in await store.get(namespace, quoting):
-            traces.turn(record.memory)
-            cleared = msgspec.structs.replace(record.memory, context=None)
-            bare = msgspec.structs.replace(record, memory=cleared, index=index_fields(cleared), mixed=record.bare)
-            ledger.replace(record, bare, "context erased", "The turn before it was erased.")
 
 
 async def rebuilt(record: Record, memory: Memory, passages: Passages) -> Record:
@@ -280,12 +267,16 @@ def _check_selection(request: ForgetRequest, scope: Scope) -> None:
         raise InvalidInput.of("ids", "select something with `ids`, `filters` or `query`, or say `all: true`")
 
 
-def _forgotten(memory: Memory, mode: ForgetMode) -> str | None:
-    """The status after; None where the mode changes nothing."""
-    if mode == "erase":
-        return "erased"
-    status = _STATUS_OF[mode]
-    return None if memory.status == status else status
+def _forgotten(memory: Memory | None, mode: ForgetMode) -> bool:
+    """Whether the mode changes anything about it; None is erased already."""
+    return memory is not None and (mode == "erase" or memory.status != _STATUS_OF[mode])
+
+
+def _verdict(request: ForgetRequest) -> Verdict:
+    if request.mode == "erase":
+        return Verdict(action="erased", reason=request.reason)
+    why = request.reason or f"Asked to {request.mode}."
+    return Verdict(action=_STATUS_OF[request.mode], reason=request.reason, fields={"status_reason": why})
 
 
 def affected(memory: Memory, after: str, reason: str = "") -> Affected:

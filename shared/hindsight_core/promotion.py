@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from datetime import datetime
 
 import numpy as np
 
 from hindsight_core.caller import millis
 from hindsight_core.models import Memory
+from hindsight_core.passes import PAGE, STORED, Found, Page, View
 from hindsight_core.reconciliation import reconcile
 from hindsight_core.retention import Verdict
 from hindsight_core.stores import MemoryStore, Neighbour, Record, Where
 
 _NEIGHBOURS = 16
+
+
+async def confirmed(view: View, after: str | None) -> AsyncGenerator[Page]:
+    """Every pending memory that another one confirms."""
+    where = Where(statuses=("pending",), memory_types=STORED)
+    while records := await view.store.scan(view.namespace, where, after=after, limit=PAGE):
+        after = records[-1].memory.id
+        pending = [record for record in records if view.seen(record.memory)]
+        found = await twins(view.store, view.namespace, pending, view.now)
+        yield Page([Found(memory=memory, verdict=v, mark=memory.id) for memory, v in found], len(records), after)
 
 
 async def twins(

@@ -10,13 +10,16 @@ from datetime import datetime, timedelta
 from typing import Literal, TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
 from hindsight_core.config import Settings
 from hindsight_core.durations import duration
 from hindsight_core.errors import ConfigurationError, InvalidInput
-from hindsight_core.models import Memory, MemoryType
+from hindsight_core.models import Memory, MemoryType, Status
 
-Action: TypeAlias = Literal["archived", "extended", "promoted", "erased"]
+Action: TypeAlias = Literal[
+    "archived", "extended", "promoted", "erased", "induced", "updated", "withdrawn", "suppressed", "retracted"
+]
 
 # The retention value is Σ weight · part; each part and the value lie in [0, 1]:
 #   freshness   0.5 ^ (age / half-life), age since it was last answered to somebody, or else since it was stored
@@ -35,7 +38,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
 
     Capacities count active, pending and superseded memories; 0 is no limit, and `of_type` holds for one user. An access
     extends a life to `extension` after it, until `lifetime` after the memory was stored; a `purge_after` of None keeps
-    what is archived for good.
+    what is archived for good, a `consolidate_within` of None consolidates nothing.
     """
 
     namespace: int = 0
@@ -47,6 +50,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     idle_confidence: float = 0.5
     task_idle: timedelta | None = timedelta(days=7)
     purge_after: timedelta | None = timedelta(days=365)
+    consolidate_within: timedelta | None = timedelta(days=90)
 
     @property
     def limited(self) -> bool:
@@ -81,6 +85,27 @@ class Worth(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.value:.3f} = " + " + ".join(f"{weight:g} × {part:.2f} {name}" for name, weight, part in parts)
 
 
+_BECOMES: dict[Action, Status] = {
+    "archived": "archived",
+    "withdrawn": "archived",
+    "promoted": "active",
+    "suppressed": "suppressed",
+    "retracted": "retracted",
+}
+
+
+def applied(memory: Memory, verdict: Verdict, now: datetime) -> Memory | None:
+    """The memory after the verdict, None where it is erased. Nothing looks fresher than before."""
+    if verdict.action == "erased":
+        return None
+    fields: dict[str, object] = {}
+    if (status := _BECOMES.get(verdict.action)) is not None:
+        fields = {"status": status, "status_reason": verdict.reason}
+        if status != "active":
+            fields["forgotten_at"] = now
+    return replace(memory, **(fields | verdict.fields))
+
+
 def rules_of(settings: Settings) -> Rules:
     """The rules that the settings describe; `ConfigurationError` names a duration that is none."""
     return Rules(
@@ -93,6 +118,7 @@ def rules_of(settings: Settings) -> Rules:
         idle_confidence=settings.idle_confidence,
         task_idle=_span(settings.task_idle, "HINDSIGHT_TASK_IDLE"),
         purge_after=_span(settings.purge_after, "HINDSIGHT_PURGE_AFTER"),
+        consolidate_within=_span(settings.consolidate_within, "HINDSIGHT_CONSOLIDATE_WITHIN"),
     )
 
 

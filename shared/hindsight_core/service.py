@@ -83,6 +83,7 @@ from hindsight_core.responses import (
     WriteResponse,
     problem_of,
 )
+from hindsight_core.restoring import restore
 from hindsight_core.retention import rules_of
 from hindsight_core.searching import Searcher, context_of
 from hindsight_core.stores import Log, MemoryStore, open_store
@@ -390,7 +391,8 @@ class MemoryService:
     async def restore(self, memory_id: str, request: RestoreRequest, caller: Caller) -> UpdateResponse:
         """Bring a forgotten memory back."""
         check_request(request)
-        return await self._forgetter.restore(memory_id, request, caller)
+        record = await self._forgetter.find(memory_id, caller.scope(request))
+        return await restore(self._store, record, request, caller)
 
     async def runs(self, request: PageRequest, caller: Caller) -> RunPage:
         """A page of the namespace's runs."""

@@ -10,32 +10,44 @@ import asyncio
 import base64
 import binascii
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import Sequence
 from datetime import datetime
 
 import msgspec
 from msgspec.structs import replace
 
+from hindsight_core.ageing import abandoned, expired, outlived, unused
 from hindsight_core.cache.vectors import VectorCache
-from hindsight_core.caller import Caller, millis
+from hindsight_core.caller import Caller
+from hindsight_core.consolidation import recurring
+from hindsight_core.erasing import clear_contexts
 from hindsight_core.errors import Conflict, InvalidInput
-from hindsight_core.eviction import STORED, Eviction
-from hindsight_core.forgetting import affected, clear_contexts
+from hindsight_core.eviction import crowded
+from hindsight_core.forgetting import affected
+from hindsight_core.induction import voiced
 from hindsight_core.ledger import Ledger
-from hindsight_core.models import Memory, Run, Status
-from hindsight_core.promotion import twins
+from hindsight_core.models import Run
+from hindsight_core.passes import Found, Pass, View
+from hindsight_core.promotion import confirmed
 from hindsight_core.requests import Policy, SweepRequest
 from hindsight_core.responses import Affected, PolicyReport, SweepReport
-from hindsight_core.retention import Rules, Verdict, dead, due, expire, idle, purge
-from hindsight_core.stores import MemoryStore, Record, Where
+from hindsight_core.retention import Rules, applied
+from hindsight_core.stores import MemoryStore, Record
 from hindsight_core.traces import Traces
 
-# What was confirmed is no longer idle, what has expired makes room, and what is erased was archived long before.
-ORDER: tuple[Policy, ...] = ("promote", "expire", "idle", "evict", "tasks", "purge")
+# In this order: what was confirmed is no longer idle, what has expired makes room, what is erased was archived long
+# before, and what was induced is judged by the next sweep.
+PASSES: dict[Policy, Pass] = {
+    "promote": confirmed,
+    "expire": expired,
+    "idle": unused,
+    "evict": crowded,
+    "tasks": abandoned,
+    "purge": outlived,
+    "consolidate": recurring,
+}
 OPERATION = "sweep"
-_PAGE = 500
 _ATTEMPTS = 8
-_LIVE: tuple[Status, ...] = ("active", "pending")
 
 
 class _Place(msgspec.Struct, frozen=True, array_like=True):
@@ -46,17 +58,6 @@ class _Place(msgspec.Struct, frozen=True, array_like=True):
     count: int
     policy: Policy
     after: str | None
-
-
-class _Page(msgspec.Struct, frozen=True):
-    """What a policy found: memories with what is to be done to them, how many it looked at, and where it goes on."""
-
-    found: list[tuple[Memory, Verdict]]
-    examined: int
-    after: str | None = None
-
-
-_Pass = Callable[[str | None], AsyncGenerator[_Page]]
 
 
 class Sweeper:
@@ -89,27 +90,17 @@ class _Sweep:
     ) -> None:
         self._vectors = vectors
         self._store = store
-        self._rules = rules
         self._rate = rate
         self._namespace = namespace
         self._request = request
         self._caller = caller
         self._now = caller.clock(request)
-        asked = request.policies or ORDER
-        self._policies: list[Policy] = [policy for policy in ORDER if policy in asked]
+        asked = request.policies or tuple(PASSES)
+        self._policies: list[Policy] = [policy for policy in PASSES if policy in asked]
+        self._view = View(store, namespace, rules, self._now, dry_run=request.dry_run)
         self._affected: list[Affected] = []
         self._reports: list[PolicyReport] = []
-        # How a dry run leaves memories, None for erased ones; a real one leaves them so in the store.
-        self._left: dict[str, Memory | None] = {}
         self._free_at = 0.0
-        self._passes: dict[Policy, _Pass] = {
-            "promote": self._promote,
-            "expire": self._expire,
-            "idle": self._idle,
-            "evict": self._evict,
-            "tasks": self._dead_tasks,
-            "purge": self._purge,
-        }
 
     async def run(self) -> SweepReport:
         started = _time()
@@ -155,16 +146,18 @@ class _Sweep:
     ) -> tuple[bool, str | None, int, dict[str, int]]:
         """Whether the policy was stopped, where, how many memories it looked at, and what it did to how many."""
         examined, actions = 0, Counter[str]()
-        pages = self._passes[policy](after)
+        self._view.room = self._request.limit - len(self._affected)
+        pages = PASSES[policy](self._view, after)
         try:
             async for page in pages:
-                room = self._request.limit - len(self._affected)
-                taken = page.found[:room]
+                taken = page.found[: self._view.room]
                 done = await self._settle(taken, replace(place, count=place.count + len(self._affected)))
                 self._affected += [one for one, _ in done]
                 actions.update(action for _, action in done)
                 if len(taken) < len(page.found):
-                    return True, taken[-1][0].id if taken and page.after else after, examined, dict(actions)
+                    mark = taken[-1].mark if taken else None
+                    return True, mark or after, examined, dict(actions)
+                self._view.room = self._request.limit - len(self._affected)
                 examined += page.examined
                 after = page.after
                 budget = self._request.budget_seconds
@@ -174,123 +167,42 @@ class _Sweep:
             await pages.aclose()
         return False, None, examined, dict(actions)
 
-    # what each policy finds
-
-    async def _expire(self, after: str | None) -> AsyncGenerator[_Page]:
-        where = Where(statuses=_LIVE, expired_at=millis(due(self._rules, self._now)))
-        async for page in self._walk(where, after, lambda memory: expire(memory, self._rules, self._now)):
-            yield page
-
-    async def _idle(self, after: str | None) -> AsyncGenerator[_Page]:
-        if self._rules.idle_after is None:
-            return
-        where = Where(statuses=_LIVE, memory_types=STORED)
-        async for page in self._walk(where, after, lambda memory: idle(memory, self._rules, self._now)):
-            yield page
-
-    async def _dead_tasks(self, after: str | None) -> AsyncGenerator[_Page]:
-        """Looks through twice: a message alone does not tell whether its task goes on."""
-        if self._rules.task_idle is None:
-            return
-        where = Where(statuses=_LIVE, memory_types=("working",))
-        last: dict[tuple[str | None, str | None], datetime] = {}
-        seen: str | None = None
-        while records := await self._scan(where, seen):
-            seen = records[-1].memory.id
-            for record in records:
-                memory = self._seen(record.memory)
-                if memory is None or memory.status not in _LIVE:
-                    continue
-                task = (memory.user_id, memory.task_id)
-                last[task] = max(memory.created_at, last.get(task, memory.created_at))
-
-        def judge(memory: Memory) -> Verdict | None:
-            heard = last.get((memory.user_id, memory.task_id), self._now)
-            return dead(memory, heard, self._rules, self._now)
-
-        async for page in self._walk(where, after, judge):
-            yield page
-
-    async def _purge(self, after: str | None) -> AsyncGenerator[_Page]:
-        if self._rules.purge_after is None:
-            return
-        where = Where(statuses=("archived",))
-        async for page in self._walk(where, after, lambda memory: purge(memory, self._rules, self._now)):
-            yield page
-
-    async def _promote(self, after: str | None) -> AsyncGenerator[_Page]:
-        where = Where(statuses=("pending",), memory_types=STORED)
-        while records := await self._store.scan(self._namespace, where, after=after, limit=_PAGE):
-            after = records[-1].memory.id
-            found = await twins(self._store, self._namespace, [r for r in records if self._seen(r.memory)], self._now)
-            yield _Page([(memory, verdict) for memory, verdict in found if self._seen(memory)], len(records), after)
-
-    async def _walk(
-        self, where: Where, after: str | None, judge: Callable[[Memory], Verdict | None]
-    ) -> AsyncGenerator[_Page]:
-        while records := await self._scan(where, after):
-            after = records[-1].memory.id
-            yield _Page(list(self._judged(records, judge)), len(records), after)
-
-    def _judged(
-        self, records: Iterable[Record], judge: Callable[[Memory], Verdict | None]
-    ) -> Iterable[tuple[Memory, Verdict]]:
-        for record in records:
-            memory = self._seen(record.memory)
-            if memory is not None and (verdict := judge(memory)) is not None:
-                yield memory, verdict
-
-    async def _evict(self, after: str | None) -> AsyncGenerator[_Page]:
-        """What was stopped at is looked through anew: what has made room is gone from it."""
-        del after
-        eviction = Eviction(self._store, self._namespace, self._rules, self._now, self._seen)
-        for place in await eviction.places():
-            # One more than there is room for in this run shows that there are more.
-            found, examined = await eviction.chosen(place, self._request.limit - len(self._affected) + 1)
-            for start in range(0, max(1, len(found)), _PAGE):
-                yield _Page(found[start : start + _PAGE], 0 if start else examined)
-
-    async def _scan(self, where: Where, after: str | None) -> list[Record]:
-        return await self._store.scan(self._namespace, where, after=after, limit=_PAGE, vectors=False)
-
-    def _seen(self, memory: Memory) -> Memory | None:
-        """The memory as this run has left it."""
-        return self._left.get(memory.id, memory)
-
-    # what is done
-
-    async def _settle(self, found: list[tuple[Memory, Verdict]], place: _Place) -> list[tuple[Affected, str]]:
+    async def _settle(self, found: Sequence[Found], place: _Place) -> list[tuple[Affected, str]]:
         """Do it, in one change; what has changed since it was looked at is left to the next sweep."""
         if self._request.dry_run:
-            self._left.update({memory.id: self._after(memory, verdict) for memory, verdict in found})
-            return [(self._told(memory, verdict), verdict.action) for memory, verdict in found]
+            self._view.left.update({one.memory.id: applied(one.memory, one.verdict, self._now) for one in found})
+            return [(self._told(one), one.verdict.action) for one in found]
         if not found:
             return []
         await self._wait_for_turn(len(found))
         for _ in range(_ATTEMPTS):
-            run = Run(
-                run_id=place.run_id,
-                namespace=self._namespace,
-                at=place.at,
-                operation=OPERATION,
-                reason=", ".join(self._policies),
-                count=place.count,
-            )
-            ledger = Ledger(run, self._caller, self._now)
+            ledger = Ledger(self._run(place), self._caller, self._now)
             done: list[tuple[Affected, str]] = []
             erased: list[Record] = []
-            stored = {r.memory.id: r for r in await self._store.get(self._namespace, [m.id for m, _ in found])}
-            for memory, verdict in found:
-                record = stored.get(memory.id)
-                if record is None or record.memory != memory:
+            # What is induced rests on memories that this change does not touch, so nothing may have touched them.
+            rests = any(one.voice for one in found)
+            expected = (await self._store.head(self._namespace)).sequence if rests else None
+            stored = await self._stored(found)
+            for one in found:
+                if not _as_seen(one, stored):
                     continue
-                done.append((self._told(memory, verdict), verdict.action))
-                after = self._after(memory, verdict)
-                if after is None:
+                done.append((self._told(one), one.verdict.action))
+                record = stored.get(one.memory.id)
+                after = applied(one.memory, one.verdict, self._now)
+                reason = one.verdict.reason
+                if one.voice is not None:
+                    new = voiced(one.memory, stored[one.voice])
+                    if record is None:
+                        ledger.add(new, one.verdict.action, reason)
+                    else:
+                        ledger.replace(record, new, one.verdict.action, reason)
+                elif record is None:
+                    continue
+                elif after is None:
                     erased.append(record)
-                    ledger.erase(record, verdict.reason)
+                    ledger.erase(record, reason)
                 else:
-                    ledger.replace(record, replace(record, memory=after), verdict.action, verdict.reason)
+                    ledger.replace(record, replace(record, memory=after), one.verdict.action, reason)
             traces = Traces(self._vectors)
             if erased:
                 await traces.of(self._store, self._namespace, erased)
@@ -298,33 +210,48 @@ class _Sweep:
             if ledger.empty:
                 return []
             try:
-                await self._store.commit(self._namespace, ledger.changes())
+                await self._store.commit(self._namespace, ledger.changes(), expected=expected)
             except Conflict:
                 continue
             await traces.remove()
             return done
         return []
 
-    def _after(self, memory: Memory, verdict: Verdict) -> Memory | None:
-        match verdict.action:
-            case "erased":
-                return None
-            case "archived":
-                return replace(memory, status="archived", status_reason=verdict.reason, forgotten_at=self._now)
-            case "promoted":
-                return replace(memory, status="active", status_reason=verdict.reason, **verdict.fields)
-            case "extended":
-                return replace(memory, **verdict.fields)
+    def _run(self, place: _Place) -> Run:
+        return Run(
+            run_id=place.run_id,
+            namespace=self._namespace,
+            at=place.at,
+            operation=OPERATION,
+            reason=", ".join(self._policies),
+            count=place.count,
+        )
 
-    def _told(self, memory: Memory, verdict: Verdict) -> Affected:
-        after = self._after(memory, verdict)
-        return affected(memory, "erased" if after is None else after.status, verdict.reason)
+    async def _stored(self, found: Sequence[Found]) -> dict[str, Record]:
+        ids = [one.memory.id for one in found]
+        ids += [origin for one in found if one.voice is not None for origin in one.memory.derived_from]
+        return {record.memory.id: record for record in await self._store.get(self._namespace, list(dict.fromkeys(ids)))}
+
+    def _told(self, one: Found) -> Affected:
+        after = applied(one.memory, one.verdict, self._now)
+        told = affected(one.memory, "erased" if after is None else after.status, one.verdict.reason)
+        return told if one.voice is None else replace(told, before="absent")
 
     async def _wait_for_turn(self, changes: int) -> None:
         if not self._rate:
             return
         await asyncio.sleep(max(0.0, self._free_at - _time()))
         self._free_at = _time() + changes / self._rate
+
+
+def _as_seen(one: Found, stored: dict[str, Record]) -> bool:
+    """Whether a memory, or what a new one is induced from, is still as it was looked at."""
+    record = stored.get(one.memory.id)
+    if one.voice is None:
+        return record is not None and record.memory == one.memory
+    origins = [stored.get(origin) for origin in one.memory.derived_from]
+    standing = all(origin is not None and origin.memory.status == "active" for origin in origins)
+    return standing and (record is None or record.memory.version == one.memory.version)
 
 
 def _time() -> float:

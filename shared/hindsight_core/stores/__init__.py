@@ -1,7 +1,7 @@
 """The store port: where memories, their vectors, events, runs and logs live.
 
-A store keeps every promise of this page or it is not a store; the contract tests run over each. Ten verbs are scoped to
-one namespace, two are for what belongs to none. Nothing of a client's reaches a query language: conditions are the
+A store keeps every promise of this page or it is not a store; the contract tests run over each. Most verbs are scoped
+to one namespace, two are for what belongs to none. Nothing of a client's reaches a query language: conditions are the
 typed fields of `Where`.
 """
 
@@ -55,9 +55,9 @@ class Where(msgspec.Struct, frozen=True, kw_only=True):
     memories are seen: those of this agent id, all with `"*"`, none with None. `valid_at`: `valid_from` <= it <
     `valid_to` (half-open; a missing `valid_to` is open). `alive_at`: not expired at that instant, pinned ones never
     expire; `expired_at` is its opposite. `observed_from` <= observed_at < `observed_to` (a memory without a date never
-    matches a bound). Empty tuples
-    of `ids`, `statuses` … match nothing; None is no condition. `metadata`: key -> any of these scalars, compared by
-    type and value (True is not 1); a list-valued entry matches when it contains one of them.
+    matches a bound). `derived_from`: derived from any of these ids. Empty tuples of `ids`, `statuses` … match nothing;
+    None is no condition. `metadata`: key -> any of these scalars, compared by type and value (True is not 1); a
+    list-valued entry matches when it contains one of them.
     """
 
     user_id: str | None = None
@@ -79,6 +79,7 @@ class Where(msgspec.Struct, frozen=True, kw_only=True):
     valid_at: int | None = None
     alive_at: int | None = None
     expired_at: int | None = None
+    derived_from: tuple[str, ...] | None = None
 
 
 class Query(msgspec.Struct, frozen=True, kw_only=True):
@@ -202,6 +203,10 @@ class MemoryStore(Protocol):
 
     async def get(self, namespace: str, ids: Sequence[str]) -> list[Record]:
         """The records with these ids, in this order, missing ones left out; of any status, expired ones included."""
+        ...
+
+    async def erased(self, namespace: str, ids: Sequence[str]) -> set[str]:
+        """Which of these ids were memories once, and were erased: what is kept of those is no more than that."""
         ...
 
     async def rank(self, namespace: str, query: Query) -> RankedPage:

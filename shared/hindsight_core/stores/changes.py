@@ -87,6 +87,9 @@ class Transaction:
             self._execute("UPDATE bodies SET memory = ?, fields = ? WHERE row = ?", (packed.memory, packed.fields, row))
         else:
             row = self._move(old[0], packed)
+        if old is not None:
+            self._execute("DELETE FROM derivations WHERE row = ?", (row,))
+        self._executemany("INSERT OR IGNORE INTO derivations VALUES (?, ?)", [(row, o) for o in memory.derived_from])
         if record.index.speaker is not None and (old is None or row != old[0]):
             self._execute(
                 "INSERT INTO speakers (namespace, speaker, memories) VALUES (?, ?, 1)"

@@ -76,6 +76,11 @@ def wanted_labels(where: Where) -> list[list[int]]:
     return groups
 
 
+def derived(count: int) -> str:
+    """A query for the rows of what is derived from any of so many ids, its parameters."""
+    return f"SELECT row FROM derivations WHERE origin IN ({','.join('?' * count)})"  # noqa: S608 - question marks
+
+
 def sql(where: Where) -> tuple[str, list[object]]:
     """The conditions over `memories AS m` and `terms AS t`, each starting with AND, and their parameters."""
     text: list[str] = []
@@ -114,6 +119,8 @@ def sql(where: Where) -> tuple[str, list[object]]:
         add("(m.pinned OR m.expires_at IS NULL OR m.expires_at > ?)", where.alive_at)
     if where.expired_at is not None:
         add("m.expires_at <= ? AND NOT m.pinned", where.expired_at)
+    if where.derived_from is not None:
+        add(f"m.row IN ({derived(len(where.derived_from))})", *where.derived_from)
     groups = [[np.uint64(label).tobytes() for label in group] for group in wanted_labels(where)]
     if sum(map(len, groups)) + len(groups) <= _SPELLED_OUT:
         for blobs in groups:

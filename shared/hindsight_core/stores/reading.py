@@ -63,6 +63,16 @@ def get(connection: sqlite3.Connection, namespace: str, ids: Sequence[str]) -> l
     return [found[memory_id] for memory_id in ids if memory_id in found]
 
 
+def erased(connection: sqlite3.Connection, namespace: str, ids: Sequence[str]) -> set[str]:
+    number = _number(connection, namespace)
+    found: set[str] = set()
+    for start in range(0, len(ids), _CHUNK):
+        some = ids[start : start + _CHUNK]
+        query = f"SELECT id FROM tombstones WHERE namespace = ? AND id IN ({','.join('?' * len(some))})"  # noqa: S608 - question marks
+        found.update(memory_id for (memory_id,) in connection.execute(query, (number, *some)))
+    return found
+
+
 def records_at(connection: sqlite3.Connection, rows: Sequence[int]) -> dict[int, Record]:
     """The records in these rows of the file, by row."""
     marks = ",".join("?" * len(rows))

@@ -90,6 +90,13 @@ MIGRATIONS: tuple[str, ...] = (
     """
     CREATE INDEX memories_expires ON memories (namespace, status, expires_at) WHERE expires_at IS NOT NULL;
     """,
+    """
+    CREATE INDEX tombstones_id ON tombstones (namespace, id) WHERE id IS NOT NULL;
+    CREATE TABLE derivations (
+        row INTEGER NOT NULL REFERENCES memories ON DELETE CASCADE, origin TEXT NOT NULL, PRIMARY KEY (origin, row)
+    ) WITHOUT ROWID;
+    CREATE INDEX derivations_row ON derivations (row);
+    """,
 )
 
 # Says whose file it is, so that a database of another program is never taken for an empty one.

@@ -12,7 +12,7 @@ import numpy as np
 from hindsight_core.ids import stamp
 from hindsight_core.scoring import UNDATED, Mask
 from hindsight_core.stores import Where
-from hindsight_core.stores.conditions import key_label, wanted_labels
+from hindsight_core.stores.conditions import derived, key_label, wanted_labels
 from hindsight_core.stores.resident import Resident
 
 _CHUNK = 500
@@ -70,6 +70,8 @@ class Selection:
             yield ("label", *group), partial(resident.holding, group)
         if where.ids is not None:
             yield ("ids", where.ids), partial(self._named, where.ids)
+        if where.derived_from is not None:
+            yield ("derived", where.derived_from), partial(self._derived, where.derived_from)
 
     def _instants(self, where: Where) -> Iterator[Condition]:
         resident = self._resident
@@ -101,6 +103,21 @@ class Selection:
                 (self._resident.namespace, *some),
             )
             rows.extend(row for (row,) in found)
+        return self._at(rows)
+
+    def _derived(self, ids: tuple[str, ...]) -> Mask:
+        rows: list[int] = []
+        for start in range(0, len(ids), _CHUNK):
+            some = ids[start : start + _CHUNK]
+            found = self._connection.execute(
+                f"SELECT row FROM memories WHERE row IN ({derived(len(some))})"  # noqa: S608 - question marks
+                " AND namespace = (SELECT number FROM namespaces WHERE name = ?)",
+                (*some, self._resident.namespace),
+            )
+            rows.extend(row for (row,) in found)
+        return self._at(rows)
+
+    def _at(self, rows: list[int]) -> Mask:
         mask = np.zeros(self._resident.size, np.bool_)
         mask[self._resident.slots_of(rows)] = True
         return mask

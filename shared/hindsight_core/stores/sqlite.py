@@ -95,6 +95,9 @@ class SqliteStore:
     async def get(self, namespace: str, ids: Sequence[str]) -> list[Record]:
         return await self._read(lambda connection: reading.get(connection, namespace, ids))
 
+    async def erased(self, namespace: str, ids: Sequence[str]) -> set[str]:
+        return await self._read(lambda connection: reading.erased(connection, namespace, ids))
+
     async def rank(self, namespace: str, query: Query) -> RankedPage:
         def run(connection: sqlite3.Connection) -> RankedPage:
             with self._residents.caught_up(connection, namespace) as resident:

@@ -51,6 +51,7 @@ def filters(namespace: str, where: Where, *, rankable: bool = False) -> list[Jso
         ("source", where.sources),
         ("id", where.ids),
         ("tags", where.tags_any or None),
+        ("derived_from", where.derived_from),
     ):
         if values is not None:
             found.append(_one_of(name, values))

@@ -103,6 +103,7 @@ def document(namespace: str, record: Record, born: int) -> Json:
         "task_id": memory.task_id,
         "key": memory.key,
         "tags": list(memory.tags),
+        "derived_from": list(memory.derived_from) or None,
         "metadata": metadata_labels(memory),
         "speaker": index.speaker,
         "days": list(index.days),

@@ -77,6 +77,12 @@ class Journal:
         (found,) = await self._indices.documents("journal", [place], routing=namespace)
         return None if found is None else _receipt(found["_source"]["body"])
 
+    async def erased(self, namespace: str, ids: Sequence[str]) -> set[str]:
+        """See `MemoryStore.erased`."""
+        places = [document_id(namespace, "tombstone", memory_id) for memory_id in ids]
+        found = await self._indices.documents("journal", places, routing=namespace, source=False)
+        return {memory_id for memory_id, one in zip(ids, found, strict=True) if one is not None}
+
     async def keep(self, namespace: str, retrievals: Sequence[Retrieval], existing: set[str]) -> list[Retrieval]:
         """Log searches whose hits all exist; which were kept. An erased hit may be quoted by the query."""
         kept = [entry for entry in retrievals if all(memory_id in existing for memory_id, _, _ in entry.hits)]

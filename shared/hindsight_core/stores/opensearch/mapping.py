@@ -18,7 +18,8 @@ from hindsight_core.stores.opensearch.connection import Json
 
 Index: TypeAlias = Literal["memories", "journal", "retrievals", "state"]
 
-SCHEMA = 1
+# What a later schema adds to the indices of an earlier one stands in `ADDED`.
+SCHEMA = 2
 INDICES: tuple[Index, ...] = ("memories", "journal", "retrievals", "state")
 
 # A longer value than this is kept but not found by; anything longer than 32 766 bytes would be refused.
@@ -44,6 +45,7 @@ _FIELDS: dict[Index, dict[str, Json]] = {
                 "key",
                 "tags",
                 "metadata",
+                "derived_from",
                 "speaker",
                 "days",
                 "question",
@@ -80,6 +82,9 @@ _FIELDS: dict[Index, dict[str, Json]] = {
     },
 }
 
+# By the schema that brought them.
+ADDED: dict[int, dict[Index, list[str]]] = {2: {"memories": ["derived_from"]}}
+
 _SETTINGS: dict[Index, Json] = {
     "memories": {"knn": True},
     # Whoever reads these refreshes them first.
@@ -114,6 +119,17 @@ def creation(address: Address, index: Index) -> tuple[str, Json]:
             settings["routing_partition_size"] = address.options.spread
     name = alias(address, index)
     return f"{name}-000001", {"settings": {"index": settings}, "mappings": mappings, "aliases": {name: {}}}
+
+
+def added(since: int) -> dict[Index, Json]:
+    """The fields that indices of the schema `since` lack, as bodies of mapping updates."""
+    found: dict[Index, Json] = {}
+    for schema, indices in ADDED.items():
+        for index, names in indices.items():
+            if schema > since:
+                properties = found.setdefault(index, {"properties": {}})["properties"]
+                properties.update({name: _FIELDS[index][name] for name in names})
+    return found
 
 
 def vector_field(which: Literal["mixed", "bare"], dimension: int) -> str:

@@ -7,7 +7,7 @@ import asyncio
 from hindsight_core.errors import ConfigurationError, StoreUnavailable
 from hindsight_core.stores.opensearch.connection import Connection, Json, Refused
 from hindsight_core.stores.opensearch.indices import Action, Indices, json
-from hindsight_core.stores.opensearch.mapping import INDICES, SCHEMA, creation
+from hindsight_core.stores.opensearch.mapping import INDICES, SCHEMA, added, creation
 
 _SCHEMA = "/schema"
 _IDENTITY = "/identity"
@@ -61,6 +61,8 @@ class Preparation:
                 f" (schema {schema}, known {SCHEMA}).",
                 remedy='pip install --upgrade "hindsight-memory[opensearch]"',
             )
+        if schema < SCHEMA:
+            await self._migrate(schema)
         if identity is None:
             return
         if _IDENTITY not in stored:
@@ -110,6 +112,12 @@ class Preparation:
             name, body = creation(self._connection.address, index)
             await self._put(name, body)
         await self._indices.write([_fact(_SCHEMA, str(SCHEMA))])
+
+    async def _migrate(self, schema: int) -> None:
+        """Add what the indices of an earlier schema lack; several processes may do so at once."""
+        for index, body in added(schema).items():
+            await self._connection.request("PUT", f"/{self._indices.name(index)}/_mapping", body)
+        await self._indices.write([Action("state", "index", {"_id": _SCHEMA}, json({"value": str(SCHEMA)}))])
 
     async def _put(self, name: str, body: Json) -> None:
         try:

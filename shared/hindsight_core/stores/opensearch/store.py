@@ -112,6 +112,11 @@ class OpenSearchStore:
             records = {memory_id: record_of(one, counters.get(memory_id)) for memory_id, one in kept.items()}
             return [records[memory_id] for memory_id in ids if memory_id in records]
 
+    async def erased(self, namespace: str, ids: Sequence[str]) -> set[str]:
+        async with self._in_time():
+            await self._intents.settled(namespace)
+            return await self._journal.erased(namespace, ids)
+
     async def rank(self, namespace: str, query: Query) -> RankedPage:
         async with self._in_time():
             state, _ = await both(self._recent(namespace), self._frequencies.ahead(namespace, query.terms))

@@ -1,0 +1,37 @@
+"""What erasing a memory takes from others: the turn that stands beside the turns after it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from hindsight_core.indexing import index_fields
+from hindsight_core.ledger import Ledger
+from hindsight_core.stores import MemoryStore, Record, Where
+from hindsight_core.traces import Traces
+
+_PAGE = 500
+
+
+async def clear_contexts(
+    store: MemoryStore, ledger: Ledger, page: list[Record], namespace: str, traces: Traces
+) -> None:
+    """An erased turn goes from beside the turns that followed it, and from their vectors."""
+    texts = {record.memory.content for record in page} | {
+        record.memory.context for record in page if record.memory.context
+    }
+    gone = {record.memory.id for record in page}
+    after: str | None = None
+    while found := await store.scan(namespace, Where(), after=after, limit=_PAGE, vectors=False):
+        after = found[-1].memory.id
+        quoting = [
+            record.memory.id
+            for record in found
+            if record.memory.id not in gone
+            and (context := record.memory.context) is not None
+            and any(text in context for text in texts)
+        ]
+        for record in map(ledger.get, await store.get(namespace, quoting)):
+            traces.turn(record.memory)
+            cleared = msgspec.structs.replace(record.memory, context=None)
+            bare = msgspec.structs.replace(record, memory=cleared, index=index_fields(cleared), mixed=record.bare)
+            ledger.replace(record, bare, "context erased", "The turn before it was erased.")
