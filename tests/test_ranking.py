@@ -179,11 +179,12 @@ def test_many_memories_at_once_score_as_each_one_alone(
         ),
         now,
     )
+    shown = many.parts()
     for row, (r, (of, cosine, bm25)) in enumerate(zip(records, rows, strict=True)):
         total, parts = evaluate_one(by, of, r.index, cosine=cosine if with_vectors else None, bm25=bm25, now=now)
         assert many.score[row] == pytest.approx(total, abs=1e-12)
-        assert many.parts(row) == parts or all(
-            getattr(many.parts(row), name) == pytest.approx(getattr(parts, name), abs=1e-12)
+        assert shown[row] == parts or all(
+            getattr(shown[row], name) == pytest.approx(getattr(parts, name), abs=1e-12)
             for name in parts.__struct_fields__
         )
 

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from hindsight_core.ranking import Weights, formula
 from hindsight_core.stores import ChangeSet, Record, Where, exact, near
+from hindsight_core.stores.bare import BareVectors
 from hindsight_core.stores.matrix import Matrix
 from hindsight_core.stores.postings import Postings
 from hindsight_core.stores.resident import Resident
@@ -337,3 +338,52 @@ async def test_a_duplicate_is_found_even_where_hundreds_look_nearer_through_thei
     ((nearest,),) = await store.neighbours(NAMESPACE, np.stack([question]), EVERYTHING, 1)
     assert nearest.record.memory.id == "duplicate"
     await store.aclose()
+
+
+async def test_a_file_that_is_put_back_while_it_is_open_gives_its_own_vectors(tmp_path: Path) -> None:
+    store, earlier = SqliteStore(tmp_path / "a.db"), sqlite3.connect(tmp_path / "earlier.db")
+    turn = [unit(9, 64)]
+    await store.commit(NAMESPACE, puts(record(memory("kept"), unit(1, 64), turn), run_id="1"))
+    file = connection(tmp_path / "a.db")
+    file.backup(earlier)
+    for run_id, seed in (("2", 2), ("3", 3)):
+        # The same row each time, with another vector beside the same context.
+        await store.commit(NAMESPACE, puts(record(memory(run_id), unit(seed, 64), turn), run_id=run_id))
+        (near,) = await store.neighbours(NAMESPACE, np.stack([unit(seed, 64)]), EVERYTHING, 1)
+        assert (near[0].record.memory.id, near[0].cosine) == (run_id, pytest.approx(1.0, abs=1e-3))
+        earlier.backup(file)
+        (near,) = await store.neighbours(NAMESPACE, np.stack([unit(seed, 64)]), EVERYTHING, 2)
+        assert [found.record.memory.id for found in near] == ["kept"]
+    earlier.close()
+    file.close()
+    await store.aclose()
+
+
+async def test_vectors_that_are_known_are_not_read_again_and_are_the_same(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "a.db")
+    records = [record(memory(f"{n:04}"), unit(n, 64), [unit(9000 + n, 64)]) for n in range(200)]
+    await store.commit(NAMESPACE, puts(*records))
+    await store.aclose()
+    file, bare = connection(tmp_path / "a.db"), BareVectors()
+    statements: list[str] = []
+    file.set_trace_callback(statements.append)
+    rows = np.arange(1, 201)
+    first = bare.read(file, rows, 64)
+    assert len(statements) == 1
+    assert np.array_equal(bare.read(file, rows[::7], 64), first[::7])
+    assert len(statements) == 1
+    bare.clear()
+    assert np.array_equal(bare.read(file, rows, 64), first)
+    assert len(statements) == 2
+    file.close()
+
+
+def test_vectors_that_share_their_place_are_told_apart(tmp_path: Path) -> None:
+    file, bare = connection(tmp_path / "a.db"), BareVectors()
+    file.execute("CREATE TABLE vectors (row INTEGER PRIMARY KEY, bare BLOB)")
+    rows = np.concatenate([np.arange(1, 5), np.arange(1, 5) + 4096, np.arange(1, 3) + 8192])
+    vectors = np.stack([unit(n, 8) for n in range(len(rows))]).astype(np.float16)
+    file.executemany("INSERT INTO vectors VALUES (?, ?)", zip(rows.tolist(), map(bytes, vectors), strict=True))
+    for some in ([0, 1, 2, 3, 4, 5, 6, 7, 8, 9], [0, 4, 8], [3, 7], [1, 9], [0, 1, 2, 3]):
+        assert np.array_equal(bare.read(file, rows[some], 8), vectors[some].astype(np.float32))
+    file.close()

@@ -62,16 +62,13 @@ class Scored(msgspec.Struct, frozen=True, kw_only=True):
         """The scores of some, by row."""
         return Scored(**{name: getattr(self, name)[rows] for name in self.__struct_fields__})
 
-    def parts(self, row: int) -> Parts:
-        """The parts of one memory."""
-        return Parts(
-            similarity=float(self.similarity[row]),
-            lexical=float(self.lexical[row]),
-            relevance=float(self.relevance[row]),
-            recency=float(self.recency[row]),
-            confidence=float(self.confidence[row]),
-            bias=float(self.bias[row]),
-        )
+    def parts(self) -> list[Parts]:
+        """The parts of each memory."""
+        columns: list[list[float]] = [getattr(self, name).tolist() for name in Parts.__struct_fields__]
+        return [
+            Parts(similarity=s, lexical=w, relevance=r, recency=a, confidence=c, bias=b)
+            for s, w, r, a, c, b in zip(*columns, strict=True)
+        ]
 
 
 def evaluate(formula: Formula, evidence: Evidence, now: int) -> Scored:
@@ -145,19 +142,19 @@ def _held(signal: Weight, evidence: Evidence) -> Floats:
 
 def _recency(signal: Decay, evidence: Evidence, now: int) -> Floats:
     precision = evidence.bm25.dtype.type
-    age = np.subtract(now, evidence.moment).astype(precision)
-    np.maximum(age, 0.0, out=age)
-    age /= DAY_MS
-    rate = np.zeros_like(age)
-    for code, name in enumerate(MEMORY_TYPES):
-        days = signal.half_lives.get(name)
-        if days is not None:
-            rate += (evidence.memory_type == code) * precision(1.0 / days)
+    half_lives = [signal.half_lives.get(name) for name in MEMORY_TYPES]
     typical = np.isnan(evidence.half_life)
-    if not np.all(typical):
+    alike = bool(np.all(typical))
+    if alike and not any(half_lives):
+        return np.ones_like(evidence.bm25)
+    rate = np.array([1.0 / days if days else 0.0 for days in half_lives], precision)[evidence.memory_type]
+    if not alike:
         # The floor keeps an age of ever so many half-lives from overflowing; its recency is 0 all the same.
         rate = np.where(typical, rate, 1.0 / np.maximum(evidence.half_life, 1e-30))
-    recency = np.exp2(-age * rate)
+    age = np.subtract(now, evidence.moment).astype(precision)
+    np.maximum(age, 0.0, out=age)
+    age /= -DAY_MS
+    recency = np.exp2(age * rate)
     undated = evidence.moment == UNDATED
     if np.any(undated):
         recency = np.where(undated & (rate > 0.0), precision(NEUTRAL_RECENCY), recency)

@@ -13,6 +13,7 @@ from hindsight_core.ranking import Weight
 from hindsight_core.scoring import Evidence, Floats, Mask
 from hindsight_core.stores import Query
 from hindsight_core.stores.conditions import day_label, speaker_label
+from hindsight_core.stores.postings import Piece
 from hindsight_core.stores.resident import Resident, Slots
 from hindsight_core.stores.rows import IMPACT_SCALE
 
@@ -55,21 +56,28 @@ def _holding(resident: Resident, signal: Weight) -> Mask:
             return resident.holding([day_label(value) for value in signal.values])
         case "question":
             asks = resident["question"]
+            if signal.values == ("1",):
+                return asks
             return (asks & ("1" in signal.values)) | (~asks & ("0" in signal.values))
         case "memory_type":
             return resident.one_of("memory_type", signal.values)
 
 
 def _bm25(resident: Resident, terms: tuple[str, ...]) -> Floats:
-    text, context = np.zeros(resident.size, np.float32), np.zeros(resident.size, np.float32)
     stamps = [stamp(term) for term in terms]
-    pieces = list(resident.text.find(stamps))
+    text, context = list(resident.text.find(stamps)), list(resident.context.find(stamps))
     containing = [0] * len(terms)
-    for term, slots, _ in pieces:
+    for term, slots, _ in text:
         containing[term] += resident.rankable_among(slots)
-    weights = [np.float32(idf(resident.documents, n) / IMPACT_SCALE) for n in containing]
-    for term, slots, impacts in pieces:
-        text[slots] += weights[term] * impacts
-    for term, slots, impacts in resident.context.find(stamps):
-        context[slots] += weights[term] * impacts
-    return np.maximum(text, context)
+    weights = np.array([idf(resident.documents, n) / IMPACT_SCALE for n in containing], np.float32)
+    return np.maximum(_summed(resident.size, text, weights), _summed(resident.size, context, weights))
+
+
+def _summed(size: int, pieces: list[Piece], weights: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The impacts of all terms, weighted, summed up for each slot, term after term."""
+    total = np.zeros(size, np.float32)
+    if pieces:
+        by = np.repeat(weights[[term for term, _, _ in pieces]], [len(slots) for _, slots, _ in pieces])
+        shares = np.concatenate([impacts for _, _, impacts in pieces]) * by
+        np.add.at(total, np.concatenate([slots for _, slots, _ in pieces]), shares)
+    return total

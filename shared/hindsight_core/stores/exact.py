@@ -84,10 +84,12 @@ class _Race:
         reached[candidates] = scores >= query.min_score
         reached[contenders] = fit = scored.score >= query.min_score
         best = _best(scored.score, self._resident["id"][slots], np.flatnonzero(fit), query.limit)
-        slots = slots[best]
+        slots, exact, unread = slots[best], exact[best], ~matters[best]
+        if np.any(unread):
+            exact[unread] = self._exact(slots[unread])
         final = scored.take(best)
         for signal in self._similarities:
-            final = replace(final, similarity=calibrated(signal, self._exact(slots)))
+            final = replace(final, similarity=calibrated(signal, exact))
         return slots, final, int(np.count_nonzero(reached))
 
     def _candidates(self) -> Slots:
@@ -174,6 +176,7 @@ def _hits(connection: sqlite3.Connection, rows: list[int], scored: Scored) -> tu
             some,
         )
         found.update((row, unpack_memory(body, count, at)) for row, body, count, at in bodies)
+    parts = zip(scored.score.tolist(), scored.parts(), strict=True)
     return tuple(
-        Ranked(memory=found[row], score=float(scored.score[at]), parts=scored.parts(at)) for at, row in enumerate(rows)
+        Ranked(memory=found[row], score=score, parts=each) for row, (score, each) in zip(rows, parts, strict=True)
     )

@@ -54,20 +54,21 @@ class Matrix:
         """
         vectors = np.ascontiguousarray(vectors, np.float32)
         out = np.zeros((len(slots), *vectors.shape[1:]), np.float32)
-        picked = np.empty((self._rows, self._dimension), np.float32)
-        starts = np.arange(len(self._slabs) + 1) * self._rows
-        bounds = np.searchsorted(slots, starts).tolist()
+        picked: Vectors | None = None
+        bounds = np.searchsorted(slots, np.arange(len(self._slabs) + 1) * self._rows).tolist()
         for number, slab in enumerate(self._slabs):
             some = slice(bounds[number], bounds[number + 1])
             count = some.stop - some.start
             if count == self._rows:
                 np.dot(slab, vectors, out=out[some])
             elif count > _DENSE * self._rows:
-                out[some] = np.dot(slab, vectors)[slots[some] - starts[number]]
+                out[some] = np.dot(slab, vectors)[slots[some] - number * self._rows]
             elif count:
+                if picked is None:
+                    picked = np.empty((self._rows, self._dimension), np.float32)
                 rows = picked[:count]
                 # The mode spares numpy a copy; no index is out of bounds.
-                np.take(slab, slots[some] - starts[number], axis=0, out=rows, mode="clip")
+                slab.take(slots[some] - number * self._rows, axis=0, out=rows, mode="clip")
                 np.dot(rows, vectors, out=out[some])
         return out
 

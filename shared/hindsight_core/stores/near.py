@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from hindsight_core.scoring import Floats
 from hindsight_core.stores import Neighbour, Vector, Where
+from hindsight_core.stores.bare import BareVectors
 from hindsight_core.stores.reading import records_at
 from hindsight_core.stores.resident import Resident, Slots
-from hindsight_core.stores.rows import widen
 from hindsight_core.stores.selection import Selection
 
 # No neighbour of at least this cosine is ever missed.
@@ -25,11 +25,16 @@ SURE = 0.9
 BREADTH = 256
 
 _BLOCK = 16
-_CHUNK = 500
+_CHUNK = 512
 
 
 def neighbours(
-    resident: Resident, connection: sqlite3.Connection, vectors: NDArray[np.float32], where: Where, limit: int
+    resident: Resident,
+    bare: BareVectors,
+    connection: sqlite3.Connection,
+    vectors: NDArray[np.float32],
+    where: Where,
+    limit: int,
 ) -> list[list[Neighbour]]:
     """See `MemoryStore.neighbours`; the resident holds the state that the connection's transaction sees."""
     if resident.matrix is None:
@@ -42,7 +47,7 @@ def neighbours(
         mixed = resident.cosines(block.T, slots)
         for vector, cosines in zip(block, mixed.T, strict=True):
             chosen = slots[_promising(cosines, resident["closeness"][slots], limit)]
-            exact = _exact(resident, connection, vector, chosen)
+            exact = _exact(resident, bare, connection, vector, chosen)
             order = np.lexsort((resident["id"][chosen], exact))[::-1][:limit]
             answers.append(_answer(connection, resident["row"][chosen[order]].tolist(), exact[order]))
     return answers
@@ -60,20 +65,22 @@ def _promising(mixed: NDArray[np.float32], closeness: NDArray[np.float32], limit
     return np.flatnonzero(chosen)
 
 
-def _exact(resident: Resident, connection: sqlite3.Connection, vector: Vector, slots: Slots) -> Floats:
+def _exact(
+    resident: Resident, bare: BareVectors, connection: sqlite3.Connection, vector: Vector, slots: Slots
+) -> Floats:
     """Cosines with the bare vectors at `slots`; those that differ from the mixed ones are read from the file."""
     cosines = np.empty(len(slots))
     same = resident["closeness"][slots] == 1.0
-    cosines[same] = resident.exact_cosines(vector, slots[same])
-    other = np.flatnonzero(~same)
-    rows = resident["row"][slots[other]].tolist()
+    if np.any(same):
+        cosines[same] = resident.exact_cosines(vector, slots[same])
+    other = slots[~same]
     wide = vector.astype(np.float64)
-    for start in range(0, len(rows), _CHUNK):
-        some = rows[start : start + _CHUNK]
-        marks = ",".join("?" * len(some))
-        found = connection.execute(f"SELECT bare FROM vectors WHERE row IN ({marks}) ORDER BY row", some)  # noqa: S608 - question marks
-        bare = widen(b"".join(blob for (blob,) in found)).reshape(len(some), -1)
-        cosines[other[start : start + _CHUNK]] = np.sum(bare * wide, axis=1)
+    rows = resident["row"][other]
+    found = np.empty(len(other))
+    for start in range(0, len(other), _CHUNK):
+        some = slice(start, start + _CHUNK)
+        found[some] = np.sum(bare.read(connection, rows[some], len(vector)) * wide, axis=1)
+    cosines[~same] = found
     return cosines
 
 

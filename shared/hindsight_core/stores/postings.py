@@ -8,7 +8,7 @@ al., 1996).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 import numpy as np
@@ -20,6 +20,7 @@ from hindsight_core.stores.rows import TERM
 Stamps = NDArray[np.uint64]
 Slots = NDArray[np.int32]
 Impacts = NDArray[np.uint16]
+Piece: TypeAlias = tuple[int, Slots, Impacts]
 
 
 class Segment(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,7 +88,7 @@ class Postings:
             segment = merged
         self._segments.append(segment)
 
-    def find(self, stamps: Sequence[int]) -> Iterator[tuple[int, Slots, Impacts]]:
+    def find(self, stamps: Sequence[int]) -> Iterator[Piece]:
         """The slots that hold each of the terms, and its impacts, as (position of the term, slots, impacts).
 
         A term comes in as many pieces as segments hold it, dead slots included.
@@ -97,6 +98,7 @@ class Postings:
             places = np.searchsorted(segment.stamps, wanted)
             places[places == len(segment.stamps)] = 0
             found = (segment.stamps[places] == wanted).nonzero()[0]
-            for position, place in zip(found.tolist(), places[found].tolist(), strict=True):
-                piece = slice(*segment.starts[place : place + 2].tolist())
-                yield position, segment.slots[piece], segment.impacts[piece]
+            places = places[found]
+            bounds = (segment.starts[places].tolist(), segment.starts[places + 1].tolist())
+            for position, start, end in zip(found.tolist(), *bounds, strict=True):
+                yield position, segment.slots[start:end], segment.impacts[start:end]

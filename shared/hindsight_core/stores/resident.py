@@ -59,6 +59,7 @@ class Resident:
         self.rankable: Mask = np.zeros(0, np.bool_)
         self.documents = 0
         self.alive = 0
+        self.unembedded = 0
         self._columns: dict[str, NDArray[Any]] = {name: np.zeros(0, kind) for name, kind in _COLUMNS.items()}
 
     @property
@@ -108,6 +109,7 @@ class Resident:
         self.rankable = self["live"] & (self["memory_type"] != CODES["memory_type"]["working"])
         self.documents = int(np.count_nonzero(self.rankable))
         self.alive = int(np.count_nonzero(self["live"]))
+        self.unembedded = int(np.count_nonzero(np.isnan(self["closeness"])))
 
     def slots_of(self, rows: Sequence[int]) -> Slots:
         """The slots of those rows that are known."""
@@ -130,14 +132,16 @@ class Resident:
                 remedy="Use the embedder that the store was filled with.",
             )
         found = self.matrix.products(vectors, slots)
-        found[np.isnan(self["closeness"][slots])] = -np.inf
+        if self.unembedded:
+            found[np.isnan(self["closeness"][slots])] = -np.inf
         return found
 
     def exact_cosines(self, vector: Vector, slots: Slots) -> Floats:
         """As `cosines` of one vector, in double precision, and bit for bit the same wherever a memory lies."""
         assert self.matrix is not None
         found = self.matrix.exact(vector, slots)
-        found[np.isnan(self["closeness"][slots])] = -np.inf
+        if self.unembedded:
+            found[np.isnan(self["closeness"][slots])] = -np.inf
         return found
 
     def holding(self, labels: Sequence[int]) -> Mask:

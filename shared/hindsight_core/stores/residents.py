@@ -9,6 +9,7 @@ from collections import OrderedDict
 from collections.abc import Generator
 from contextlib import contextmanager
 
+from hindsight_core.stores.bare import BareVectors
 from hindsight_core.stores.resident import Resident
 
 # Loading so many bytes leaves holes in the heap that are worth giving back.
@@ -16,13 +17,14 @@ _LARGE = 16 << 20
 
 
 class Residents:
-    """At most about `limit` bytes of namespaces; safe to share between threads."""
+    """At most about `limit` bytes of namespaces, and the `bare` vectors read last; safe to share between threads."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._lock = threading.Lock()
         self._held: OrderedDict[str, Resident] = OrderedDict()
         self._sizes: dict[str, int] = {}
+        self.bare = BareVectors()
 
     @contextmanager
     def caught_up(self, connection: sqlite3.Connection, namespace: str) -> Generator[Resident]:
@@ -31,10 +33,15 @@ class Residents:
         The transaction must not have read anything yet.
         """
         with self._lock:
-            resident = self._held.setdefault(namespace, Resident(namespace))
+            resident = self._held.get(namespace)
+            if resident is None:
+                resident = self._held[namespace] = Resident(namespace)
             self._held.move_to_end(namespace)
         with resident.lock:
+            before = resident.sequence
             if resident.catch_up(connection):
+                if resident.sequence < before:  # the file was put back to an earlier state
+                    self.bare.clear()
                 self._resized(resident)
             yield resident
 
@@ -43,6 +50,7 @@ class Residents:
         with self._lock:
             self._held.clear()
             self._sizes.clear()
+        self.bare.clear()
 
     def _resized(self, resident: Resident) -> None:
         with self._lock:

@@ -110,7 +110,7 @@ class SqliteStore:
     ) -> list[list[Neighbour]]:
         def run(connection: sqlite3.Connection) -> list[list[Neighbour]]:
             with self._residents.caught_up(connection, namespace) as resident:
-                return near.neighbours(resident, connection, vectors, where, limit)
+                return near.neighbours(resident, self._residents.bare, connection, vectors, where, limit)
 
         return await self._read(run)
 
