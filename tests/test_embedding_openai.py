@@ -8,13 +8,14 @@ import json
 import socket
 import threading
 from collections.abc import AsyncGenerator, Callable, Generator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from endpoint import Answer, Endpoint, Step
 from hindsight_core.cli.commands import run
 from hindsight_core.embedding import Embedder, calibration, open_embedder
 from hindsight_core.embedding.calibration import Calibration
@@ -23,8 +24,6 @@ from hindsight_core.errors import ConfigurationError, ProviderUnavailable
 
 KEY = "sk-s3cret"
 DIMENSION = 16
-Answer = tuple[int, dict[str, str], bytes]
-Step = Callable[[dict[str, Any]], Answer]
 
 
 def vector(text: str, dimension: int = DIMENSION) -> list[float]:
@@ -53,54 +52,9 @@ def answer_with(change: Callable[[list[dict[str, Any]]], object]) -> Step:
     return step
 
 
-class Endpoint:
-    """Answers each request by the next of `steps`, and well when there is none left; remembers what it was asked."""
-
-    def __init__(self) -> None:
-        self.steps: list[Step] = []
-        self.asked: list[dict[str, Any]] = []
-        self.headers: list[dict[str, str]] = []
-        self.paths: list[str] = []
-        self.released = threading.Event()
-        endpoint = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_POST(self) -> None:
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                endpoint.asked.append(body)
-                endpoint.headers.append(dict(self.headers))
-                endpoint.paths.append(self.path)
-                code, headers, content = (endpoint.steps.pop(0) if endpoint.steps else well)(body)
-                self.send_response_only(code)
-                for key, value in {"Content-Length": str(len(content)), **headers}.items():
-                    self.send_header(key, value)
-                self.end_headers()
-                self.wfile.write(content)
-
-            def log_message(self, *args: object) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.host = f"127.0.0.1:{self._server.server_port}"
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01})
-        self._thread.start()
-
-    def hang(self, body: dict[str, Any]) -> Answer:
-        self.released.wait(30)
-        return well(body)
-
-    def close(self) -> None:
-        self.released.set()
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
-
-
 @pytest.fixture
 def endpoint() -> Generator[Endpoint]:
-    server = Endpoint()
+    server = Endpoint(well)
     yield server
     server.close()
 

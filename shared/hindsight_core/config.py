@@ -92,6 +92,17 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         str,
         Meta(description='Thresholds of reconciliation that differ from the defaults, as JSON: `{"contest_at": 0.3}`.'),
     ] = "{}"
+    judge: Annotated[
+        str,
+        Meta(description="What settles contested pairs: `openai:MODEL@URL`, `sentence-transformers:NAME`, or nothing."),
+    ] = ""
+    judge_key: Annotated[str, Meta(description="API key of the judge's endpoint, if it wants one.")] = ""
+    judge_timeout: Annotated[
+        float, Meta(gt=0, le=300, description="Seconds before the judge is given up and rules decide.")
+    ] = 10.0
+    judge_tokens: Annotated[
+        int, Meta(ge=1000, description="Tokens that one call to a judge may take, question and answer.")
+    ] = 2000
     unsettled: Annotated[
         Literal["both", "newest", "old"],
         Meta(

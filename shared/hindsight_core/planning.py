@@ -2,41 +2,32 @@
 
 from __future__ import annotations
 
-import re
-from datetime import timedelta
+from collections.abc import Mapping
+from typing import TypeAlias
 
 import msgspec
 import numpy as np
 
 from hindsight_core.caller import Caller, millis
-from hindsight_core.contests import link, settle_by_repetition
 from hindsight_core.drafting import Times, draft
+from hindsight_core.effects import Effects, Kept, apply, sentences, unquoted, why_kept
 from hindsight_core.errors import InvalidInput
 from hindsight_core.extraction import Candidate
-from hindsight_core.gate import Verdict, insisted
+from hindsight_core.gate import Verdict
 from hindsight_core.ids import stable_id
-from hindsight_core.indexing import index_fields
+from hindsight_core.judging import Question, Ruling
 from hindsight_core.ledger import Ledger, open_ledger
 from hindsight_core.models import Contested, Decision, Memory, Scope
 from hindsight_core.reconciliation import Outcome, ReconcileSettings, reconcile
 from hindsight_core.requests import WriteRequest
 from hindsight_core.responses import WriteResponse
-from hindsight_core.stores import Access, MemoryStore, Neighbour, Record, Vector, Where
+from hindsight_core.stores import Access, MemoryStore, Neighbour, Record, Where
 from hindsight_core.timeline import insert, line_of
 
 NEIGHBOURS = 16
+MOST_ASKED = 5
 OVERLAY_COSINE = 0.2
-_MILLISECOND = timedelta(milliseconds=1)
-_QUOTED = re.compile(r"“[^”]*”|「[^」]*」|『[^』]*』|\"[^\"]*\"")
-
-
-class Kept(msgspec.Struct, frozen=True, kw_only=True):
-    """A candidate past the gate, with its vectors: what reconciliation works on."""
-
-    candidate: Candidate
-    verdict: Verdict
-    bare: Vector
-    mixed: Vector
+Texts: TypeAlias = tuple[str, str]
 
 
 class WritePlan:
@@ -51,7 +42,9 @@ class WritePlan:
         times: Times,
         settings: ReconcileSettings,
         model: str | None,
+        rulings: Mapping[Texts, Ruling] | None = None,
     ) -> None:
+        """`rulings` are what a judge has said already, by the texts of the new and of the old memory."""
         self._store = store
         self._request = request
         self._caller = caller
@@ -59,6 +52,8 @@ class WritePlan:
         self._times = times
         self._settings = settings
         self._model = model
+        self._rulings = rulings or {}
+        self.questions: dict[Texts, Question] = {}
         self.ledger: Ledger = open_ledger("write", scope.namespace, times.now, caller)
         self.accesses: list[Access] = []
         self._decisions: list[Decision] = []
@@ -70,14 +65,14 @@ class WritePlan:
         """Decide in order; the sequence that the decisions rest on, None when they rest on nothing stored."""
         request = self._request
         kept = [found for found in judged.values() if isinstance(found, Kept)]
-        looks = bool(kept) and (request.reconcile == "auto" or bool(request.supersedes))
+        looks = bool(kept) and (request.reconcile != "none" or bool(request.supersedes))
         expected = (await self._store.head(self._scope.namespace)).sequence if looks else None
         replaced = await self._named(request.supersedes) if request.supersedes else []
         stored = await self._stored_already(len(offered)) if kept else {}
         banned = await self._suppressed(kept) if kept else []
         near: list[list[Neighbour]] = [[] for _ in kept]
         by_key: list[Record] = []
-        if kept and request.reconcile == "auto":
+        if kept and request.reconcile != "none":
             near = await self._store.neighbours(
                 self._scope.namespace, np.stack([found.bare for found in kept]), self._where(), NEIGHBOURS
             )
@@ -147,7 +142,7 @@ class WritePlan:
     def _around(self, kept: Kept, near: list[Neighbour], by_key: list[Record]) -> list[Neighbour]:
         """The neighbours as this run has left them, with what the run itself added."""
         known = {neighbour.record.memory.id: neighbour for neighbour in near}
-        added = self.ledger.added() if self._request.reconcile == "auto" else []
+        added = self.ledger.added() if self._request.reconcile != "none" else []
         for record in [*by_key, *added]:
             if record.memory.id in known or record.bare is None:
                 continue
@@ -180,8 +175,14 @@ class WritePlan:
         if outcome.late and targets:
             newest = min(targets, key=lambda target: target.memory.valid_from)
             line = await line_of(self._store, scope.namespace, self.ledger, newest)
-            new = insert(self.ledger, new, line, _unquoted(outcome.reason))
-        stored = self._apply(new, kept, outcome, targets, records)
+            new = insert(self.ledger, new, line, unquoted(outcome.reason))
+        for doubted in (outcome.near if request.reconcile == "judge" else outcome.doubted)[:MOST_ASKED]:
+            old = records[doubted].memory
+            if (texts := (new.content, old.content)) not in self._rulings:
+                question = Question(old=old.content, new=new.content, old_source=old.source, new_source=new.source)
+                self.questions[texts] = question
+        effects = Effects(self.ledger, self.accesses, self._times.now)
+        stored = apply(effects, new, kept, outcome, targets, records)
         touched = outcome.decision in {"supersede", "refine"} and not outcome.late
         self._decisions.append(
             Decision(
@@ -191,7 +192,7 @@ class WritePlan:
                 memory_id=None if stored is None else stored.id,
                 memory=stored,
                 scores=kept.verdict.scores,
-                reason=_sentences(_why_kept(kept), outcome.reason),
+                reason=sentences(why_kept(kept), outcome.reason),
                 superseded=tuple(target.memory.id for target in targets) if touched else (),
                 related=() if touched else tuple(target.memory.id for target in targets),
                 contests=tuple(
@@ -223,77 +224,9 @@ class WritePlan:
             return Outcome(decision="supersede", targets=targets, reason="The caller named what it replaces.")
         if self._request.reconcile == "none":
             return Outcome(decision="add", reason="Stored beside what is there, as asked.")
-        return reconcile(new, kept.bare, around, settings=self._settings, embedding_model=self._model)
-
-    def _apply(
-        self, new: Memory, kept: Kept, outcome: Outcome, targets: list[Record], records: dict[str, Record]
-    ) -> Memory | None:
-        """Put the outcome into the ledger; the memory that now holds what was said, None when nothing does."""
-        ledger, reason = self.ledger, _unquoted(outcome.reason)
-        if outcome.decision == "refuse":
-            return None
-        if outcome.decision == "duplicate" and targets:
-            return self._confirm(new, targets[0], list(records.values()))
-        if outcome.decision in {"supersede", "refine"} and not outcome.late:
-            for target in targets:
-                old = ledger.get(target)
-                ledger.change(
-                    old,
-                    "superseded",
-                    reason,
-                    status="superseded",
-                    status_reason=reason,
-                    superseded_by=new.id,
-                    valid_to=max(new.valid_from, old.memory.valid_from + _MILLISECOND),
-                    updated_at=self._times.now,
-                )
-            new = msgspec.structs.replace(new, supersedes=tuple(target.memory.id for target in targets))
-        elif outcome.decision == "pending":
-            new = msgspec.structs.replace(new, status="pending", status_reason=reason)
-            for target in targets:
-                link(ledger, target, new, new.confidence, reason, "doubted")
-        # A write can replace one memory and put another in doubt.
-        if outcome.decision in {"contest", "supersede", "refine"} and not outcome.late:
-            for contender in outcome.contests:
-                if (doubted := records.get(contender.id)) is not None:
-                    link(ledger, doubted, new, contender.probability, _unquoted(contender.why), "contested")
-        record = Record(memory=new, index=index_fields(new), bare=kept.bare, mixed=kept.mixed)
-        ledger.add(record, "added", _sentences(_why_kept(kept), reason))
-        return new
-
-    def _confirm(self, new: Memory, target: Record, around: list[Record]) -> Memory:
-        """Heard again: the stored memory's confidence may rise, a pending one may come true, a contested one holds.
-
-        An agent's repetition is an echo, not corroboration.
-        """
-        old = self.ledger.get(target)
-        self.accesses.append(Access(memory_id=old.memory.id, at=millis(self._times.now)))
-        fields = _wishes(old.memory, new)
-        if new.source != "agent" and new.confidence > old.memory.confidence and new.status == "active":
-            fields["confidence"] = new.confidence
-        if new.source != "agent" and old.memory.status == "pending" and new.status == "active":
-            fields |= {"status": "active", "status_reason": "Said again, without a doubt."}
-            if old.memory.kind == "speculation":
-                fields["kind"] = new.kind
-        if fields:
-            fields["updated_at"] = self._times.now
-            old = self.ledger.change(old, "confirmed", "Said again.", **fields)
-        if new.source != "agent" and new.status == "active":
-            settle_by_repetition(self.ledger, old, around)
-        return self.ledger.get(old).memory
-
-
-def _wishes(old: Memory, new: Memory) -> dict[str, object]:
-    """What the caller asked for this time and the stored memory does not have; nothing is taken away from it."""
-    fields: dict[str, object] = {
-        "tags": tuple(dict.fromkeys((*old.tags, *new.tags))),
-        "metadata": old.metadata | new.metadata,
-        "pinned": old.pinned or new.pinned,
-        "key": old.key or new.key,
-    }
-    if old.expires_at is not None and (new.expires_at is None or new.expires_at > old.expires_at):
-        fields["expires_at"] = new.expires_at
-    return {name: value for name, value in fields.items() if value != getattr(old, name)}
+        known = ((found.record.memory, (new.content, found.record.memory.content)) for found in around)
+        rulings = {old.id: self._rulings[texts] for old, texts in known if texts in self._rulings}
+        return reconcile(new, kept.bare, around, settings=self._settings, embedding_model=self._model, rulings=rulings)
 
 
 def _known(candidate: Candidate, memory: Memory) -> Decision:
@@ -305,15 +238,6 @@ def _known(candidate: Candidate, memory: Memory) -> Decision:
         memory=memory,
         reason="An earlier try with this idempotency key has stored it.",
     )
-
-
-def _unquoted(reason: str) -> str:
-    """A reason without the texts it quotes: what is kept of one memory must not hold the words of another."""
-    return _QUOTED.sub("…", reason)
-
-
-def _why_kept(kept: Kept) -> str:
-    return kept.verdict.reason if kept.verdict.keep else insisted(kept.verdict, kept.candidate.text)
 
 
 def _kept_out(candidate: Candidate, verdict: Verdict | None) -> Decision:
@@ -329,7 +253,3 @@ def _kept_out(candidate: Candidate, verdict: Verdict | None) -> Decision:
         reason=verdict.reason,
         evidence={"gate": verdict.evidence},
     )
-
-
-def _sentences(*parts: str) -> str:
-    return " ".join(part for part in parts if part)

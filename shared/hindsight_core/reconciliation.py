@@ -6,43 +6,25 @@ this module says what follows for the store: who is newer, who is trusted, who m
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from hindsight_core.guards import is_weak
+from hindsight_core.judging import Ruling
 from hindsight_core.models import DecisionName, Memory
-from hindsight_core.pairs import Candidate, Order, PairDecision, decide_pair, decide_pairs, order_of
-from hindsight_core.relations import RELATIONS, Odds, Relation
+from hindsight_core.pairs import Candidate, PairDecision, decide_pair, decide_pairs
 from hindsight_core.slots import Language, language_of, read, same_text, value_conflict, wording
 from hindsight_core.stores import Neighbour
+from hindsight_core.verdicts import DEFAULTS, Judged, ReconcileSettings, by_probability, judge_pair, ruled
 
 __all__ = ["Contender", "Outcome", "PairDecision", "ReconcileSettings", "decide_pair", "reconcile"]
 
 _QUOTE = 60
 _CONCERNED = 0.5
-
-
-class ReconcileSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Probabilities in [0, 1] from which the judge's word is acted on, and how many one write may supersede or contest.
-
-    `concern_at`: how surely both must speak of one matter before the new one supersedes the old one unasked;
-    `concern_among_at` the same where there are several neighbours, most of which are bystanders, and the new one does
-    not say that it tells a new thing of a kind that the old one names.
-    """
-
-    supersede_at: float = 0.85
-    contest_at: float = 0.25
-    concern_at: float = 0.85
-    concern_among_at: float = 0.97
-    duplicate_at: float = 0.4
-    refine_at: float = 0.4
-    suppressed_at: float = 0.5
-    max_superseded: int = 5
-    max_contested: int = 1
 
 
 class Contender(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,7 +40,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """What to do with the new memory.
 
     `targets`: the ids superseded, duplicated, refined, or contradicted by a pending one; for `coexist` and `add` the
-    related ones. `late`: it is older than its targets and is to be stored as already superseded by them.
+    related ones. `late`: it is older than its targets and is to be stored as already superseded by them. `doubted`:
+    the pairs that it contests or would, had one write no limit; `near`: those that may be concerned at all.
     """
 
     decision: DecisionName
@@ -67,15 +50,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
     late: bool = False
     evidence: dict[str, object] = {}
-
-
-class _Judged(msgspec.Struct, frozen=True):
-    old: Memory
-    pair: PairDecision
-    order: Order
-    probability: float
-    why: str
-    verdict: Relation | Literal["contest"]
+    doubted: tuple[str, ...] = ()
+    near: tuple[str, ...] = ()
 
 
 def reconcile(
@@ -83,12 +59,14 @@ def reconcile(
     vector: NDArray[np.float32] | None,
     neighbours: Sequence[Neighbour],
     *,
-    settings: ReconcileSettings = ReconcileSettings(),
+    settings: ReconcileSettings = DEFAULTS,
     embedding_model: str | None = None,
+    rulings: Mapping[str, Ruling] = MappingProxyType({}),
 ) -> Outcome:
     """Decide about `new` among `neighbours` (active, pending and suppressed, of its scope). Pure; never raises.
 
-    Explicit `supersedes` ids are the caller's affair; an equal `key` is one slot and is handled here.
+    Explicit `supersedes` ids are the caller's affair; an equal `key` is one slot and is handled here. `rulings` are
+    what a judge said, by the old one's id: they settle what rules leave open, but never against what rules forbid.
     """
     language = language_of(new.content)
     others = [neighbour for neighbour in neighbours if neighbour.record.memory.id != new.id]
@@ -99,7 +77,11 @@ def reconcile(
         embedding_model=embedding_model,
     )
     judged = [
-        _judged(new, neighbour.record.memory, pair, settings, alone=len(others) == 1)
+        ruled(
+            new,
+            judge_pair(new, neighbour.record.memory, pair, settings, alone=len(others) == 1),
+            rulings.get(neighbour.record.memory.id),
+        )
         for neighbour, pair in zip(others, pairs, strict=True)
     ]
     for item in judged:
@@ -114,46 +96,21 @@ def reconcile(
     slot = [item for item in open_ if new.key is not None and item.old.key == new.key]
     if slot:
         return _same_slot(new, slot, language)
-    return _weigh(new, open_, settings, language)
+    outcome = _weigh(new, open_, settings, language)
+    doubted = [item for item in open_ if item.order != "older" and item.verdict == "contest"]
+    near = [item for item in open_ if item.pair.evidence["judge"] != "screen"]
+    return msgspec.structs.replace(
+        outcome,
+        doubted=tuple(item.old.id for item in sorted(doubted, key=by_probability)) if outcome.contests else (),
+        near=tuple(item.old.id for item in sorted(near, key=by_probability)),
+    )
 
 
-def verdict(odds: Odds, supersession: float, settings: ReconcileSettings) -> Relation | Literal["contest"]:
-    """What the thresholds make of one pair's probabilities, `supersession` standing in for that of superseding."""
-    if supersession >= settings.supersede_at:
-        return "supersede"
-    if supersession >= settings.contest_at:
-        return "contest"
-    floors: Odds = {"supersede": 2.0, "duplicate": settings.duplicate_at, "refine": settings.refine_at}
-    best: Relation = "unrelated"
-    for name in RELATIONS:
-        if odds[name] >= floors.get(name, 0.0) and odds[name] > odds[best]:
-            best = name
-    return best
-
-
-def _judged(new: Memory, old: Memory, pair: PairDecision, settings: ReconcileSettings, *, alone: bool) -> _Judged:
-    order = order_of(new, old)
-    probability, why = pair.probabilities["supersede"], pair.why
-    ceiling = settings.supersede_at - 1e-6
-    # Two keys are two slots, whatever the texts look like.
-    if new.key is not None and old.key is not None and new.key != old.key:
-        probability = 0.0
-    # Where it is not clear that the two speak of one matter, asking is all that is safe.
-    explicit = alone or not {"renews", "record"}.isdisjoint(pair.evidence.get("guards", ()))
-    if pair.concern < (settings.concern_at if explicit else settings.concern_among_at):
-        probability = min(probability, ceiling)
-    if order == "unclear" and probability > ceiling:
-        probability, why = ceiling, "why_order"
-    if new.kind == old.kind == "preference" and why not in {"why_change", "why_negation"} and probability > ceiling:
-        probability, why = ceiling, "why_preference"
-    return _Judged(old, pair, order, probability, why, verdict(pair.probabilities, probability, settings))
-
-
-def _means_the_same(item: _Judged, at: float) -> bool:
+def _means_the_same(item: Judged, at: float) -> bool:
     return item.pair.probabilities["duplicate"] >= at or item.pair.relation in {"duplicate", "refine"}
 
 
-def _same_slot(new: Memory, slot: list[_Judged], language: Language) -> Outcome:
+def _same_slot(new: Memory, slot: list[Judged], language: Language) -> Outcome:
     say = wording(language).say
     slot = sorted(slot, key=lambda item: (item.old.status == "active", item.old.valid_from, item.old.id), reverse=True)
     head = slot[0]
@@ -183,7 +140,7 @@ def _same_slot(new: Memory, slot: list[_Judged], language: Language) -> Outcome:
     return Outcome(decision="supersede", targets=targets, reason=say["key_new"].format(**quoted), evidence=evidence)
 
 
-def _same_value(new: Memory, item: _Judged) -> bool:
+def _same_value(new: Memory, item: Judged) -> bool:
     before, after = read(item.old.content), read(new.content)
     return same_text(before, after) or (item.pair.relation == "duplicate" and not value_conflict(before, after))
 
@@ -198,11 +155,12 @@ class _Scribe(msgspec.Struct, frozen=True):
 
     say: dict[str, str]
     evidence: dict[str, object]
+    rulings: dict[str, Ruling]
 
     def outcome(
         self,
         decision: DecisionName,
-        targets: Sequence[_Judged],
+        targets: Sequence[Judged],
         reason: str,
         *,
         contests: tuple[Contender, ...] = (),
@@ -211,22 +169,26 @@ class _Scribe(msgspec.Struct, frozen=True):
     ) -> Outcome:
         old = quote(targets[0].old.content) if targets else ""
         found = self.evidence | {"details": {item.old.id: item.pair.evidence for item in targets[:3]}} | more
+        why = self.say[reason].format(old=old)
+        if self.rulings:
+            found |= {"rulings": {i: msgspec.structs.asdict(ruling) for i, ruling in self.rulings.items()}}
+            why = f"{why} {self.say['ruled'].format(by=next(iter(self.rulings.values())).by)}"
         return Outcome(
             decision=decision,
             targets=tuple(item.old.id for item in targets),
             contests=contests,
-            reason=self.say[reason].format(old=old),
+            reason=why,
             late=late,
             evidence=found | {"late": True} if late else found,
         )
 
-    def beside(self, items: list[_Judged]) -> Outcome:
+    def beside(self, items: list[Judged]) -> Outcome:
         """Nothing is touched: what shares the topic is related."""
         related = [i for i in items if i.verdict == "coexist" and i.pair.concern >= _CONCERNED]
         related.sort(key=lambda item: (-item.pair.probabilities["coexist"], item.old.id))
         return self.outcome("coexist", related, "coexist") if related else self.outcome("add", [], "add")
 
-    def contender(self, item: _Judged, new: Memory, why: str) -> Contender:
+    def contender(self, item: Judged, new: Memory, why: str) -> Contender:
         return Contender(
             id=item.old.id,
             probability=round(item.probability, 4),
@@ -235,14 +197,15 @@ class _Scribe(msgspec.Struct, frozen=True):
         )
 
 
-def _weigh(new: Memory, items: list[_Judged], settings: ReconcileSettings, language: Language) -> Outcome:
-    items = sorted(items, key=lambda item: (-item.probability, item.old.id))
+def _weigh(new: Memory, items: list[Judged], settings: ReconcileSettings, language: Language) -> Outcome:
+    items = sorted(items, key=by_probability)
     scribe = _Scribe(
         wording(language).say,
         {
             "pairs": {i.old.id: {n: round(p, 4) for n, p in i.pair.probabilities.items()} for i in items},
             "judge": _judge_of(items),
         },
+        {item.old.id: item.ruling for item in items if item.ruling is not None},
     )
     same = [i for i in items if i.verdict == "duplicate"]
     replaced = [i for i in items if i.order != "older" and i.verdict == "supersede"]
@@ -282,7 +245,7 @@ def _weigh(new: Memory, items: list[_Judged], settings: ReconcileSettings, langu
     return scribe.beside(items)
 
 
-def _judge_of(items: Sequence[_Judged]) -> object:
+def _judge_of(items: Sequence[Judged]) -> object:
     judges = [item.pair.evidence["judge"] for item in items]
     return "model" if "model" in judges else judges[0] if judges else "rules"
 

@@ -57,6 +57,7 @@ class BatchItem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     status: int
     decisions: tuple[Decision, ...] | None = None
     run_id: str | None = None
+    degraded: str | None = None
     problem: Problem | None = None
 
 

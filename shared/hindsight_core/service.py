@@ -31,6 +31,7 @@ from hindsight_core.filtering import concerns, where_of
 from hindsight_core.forgetting import Forgetter
 from hindsight_core.gate import GateSettings
 from hindsight_core.journal import Journal
+from hindsight_core.judging import open_judge
 from hindsight_core.legibility import check_legible, check_request
 from hindsight_core.models import AuditEvent, Memory, Retrieval, Run, Status
 from hindsight_core.orders import obey, orders
@@ -126,7 +127,10 @@ class MemoryService:
         cached = None if embedder is None else CachedEmbedder(embedder, self.vectors)
         self._cached = cached
         self._journal = Journal(store, retrievals=settings.retrieval_log)
-        self._writer = Writer(store, cached, _gate(settings), _reconcile(settings), self._journal)
+        self._arbiter = open_judge(
+            settings.judge, api_key=settings.judge_key, timeout=settings.judge_timeout, tokens=settings.judge_tokens
+        )
+        self._writer = Writer(store, cached, _gate(settings), _reconcile(settings), self._journal, self._arbiter)
         self._searcher = Searcher(store, cached, weights, self._journal, settings.unsettled)
         self._forgetter = Forgetter(store, cached, weights, self.vectors)
         self._tasks = Tasks(store, _gate(settings), self._write)
@@ -166,6 +170,8 @@ class MemoryService:
         await self._store.aclose()
         if self._embedder is not None:
             await self._embedder.aclose()
+        if self._arbiter is not None:
+            await self._arbiter.aclose()
         await self.cache.aclose()
 
     async def ready(self) -> Readiness:
@@ -239,7 +245,15 @@ class MemoryService:
                 results.append(BatchItem(index=index, status=exc.status, problem=problem))
             else:
                 status = 201 if answer.stored else 200
-                results.append(BatchItem(index=index, status=status, decisions=answer.results, run_id=answer.run_id))
+                results.append(
+                    BatchItem(
+                        index=index,
+                        status=status,
+                        decisions=answer.results,
+                        run_id=answer.run_id,
+                        degraded=answer.degraded,
+                    )
+                )
         return BatchResponse(results=tuple(results))
 
     async def _embed_ahead(self, requests: list[WriteRequest], passages: Passages) -> None:

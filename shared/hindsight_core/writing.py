@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Sequence
+import logging
+from collections.abc import Mapping, Sequence
 from weakref import WeakValueDictionary
 
 import msgspec
 
 from hindsight_core.caller import Caller
 from hindsight_core.drafting import candidates, check
+from hindsight_core.effects import Kept
 from hindsight_core.embedding import Embedder
-from hindsight_core.errors import Conflict
+from hindsight_core.errors import Conflict, InvalidInput, MissingExtra, ProviderUnavailable
 from hindsight_core.extraction import Candidate
 from hindsight_core.gate import GateSettings, Verdict, find_secret, judge
 from hindsight_core.journal import Journal
+from hindsight_core.judging import Judge, Question, Ruling
 from hindsight_core.models import Scope
 from hindsight_core.orders import Order, without_orders
 from hindsight_core.passages import Passages
-from hindsight_core.planning import Kept, WritePlan
+from hindsight_core.planning import Texts, WritePlan
 from hindsight_core.reconciliation import ReconcileSettings
 from hindsight_core.requests import WriteRequest
 from hindsight_core.responses import WriteResponse
@@ -27,6 +30,7 @@ from hindsight_core.stores import MemoryStore, Receipt, Vector
 from hindsight_core.summary import embedded_text
 
 ATTEMPTS = 64
+_log = logging.getLogger("hindsight.writing")
 
 
 class Writer:
@@ -42,12 +46,14 @@ class Writer:
         gate: GateSettings,
         settings: ReconcileSettings,
         journal: Journal,
+        arbiter: Judge | None = None,
     ) -> None:
         self._store = store
         self._journal = journal
         self._embedder = embedder
         self._gate = gate
         self._settings = settings
+        self._arbiter = arbiter
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def write(
@@ -59,9 +65,12 @@ class Writer:
     ) -> WriteResponse:
         """Decide about every candidate of the request and store what is kept, all of it or nothing.
 
+        A judge is asked once at most, for what is contested or when the request says so (`reconcile: judge`).
         Messages that are orders to forget (`given`) are kept nowhere, nor beside what follows them.
         """
         times = check(request, caller)
+        if request.reconcile == "judge" and self._arbiter is None:
+            raise InvalidInput.of("reconcile", "there is no judge here: HINDSIGHT_JUDGE names none")
         scope = caller.scope(request)
         fingerprint = _fingerprint(request)
         if (answer := await self._answered(scope, request, fingerprint)) is not None:
@@ -69,18 +78,22 @@ class Writer:
         offered = without_orders(candidates(request), request, given)
         passages = passages or Passages(self._embedder)
         judged = await self._judge(request, offered, passages)
+        rulings: dict[Texts, Ruling] = {}
+        degraded: str | None = None
+        asked = False
         lock = self._locks.setdefault(scope.namespace, asyncio.Lock())
         for attempt in range(ATTEMPTS):
             async with lock:
-                plan = WritePlan(self._store, request, caller, scope, times, self._settings, passages.model)
+                plan = WritePlan(self._store, request, caller, scope, times, self._settings, passages.model, rulings)
                 expected = await plan.run(offered, judged)
-                response = plan.response()
+                asks = plan.questions if self._arbiter is not None and not asked else {}
+                response = msgspec.structs.replace(plan.response(), degraded=degraded)
                 receipt = None
                 if request.idempotency_key is not None:
                     body = msgspec.json.encode(response)
                     receipt = Receipt(key=request.idempotency_key, fingerprint=fingerprint, answer=body)
                 try:
-                    if not plan.ledger.empty or receipt is not None:
+                    if not asks and (not plan.ledger.empty or receipt is not None):
                         await self._store.commit(
                             scope.namespace,
                             plan.ledger.changes(receipt=receipt),
@@ -91,14 +104,30 @@ class Writer:
                     if (answer := await self._answered(scope, request, fingerprint)) is not None:
                         return answer
                 else:
-                    if plan.accesses:
-                        self._journal.record(scope.namespace, None, plan.accesses)
-                    return response
+                    if not asks:
+                        if plan.accesses:
+                            self._journal.record(scope.namespace, None, plan.accesses)
+                        return response
+            if asks:
+                # Outside the lock: nobody waits for the judge but this write, which then plans again.
+                asked = True
+                rulings, degraded = await self._ask(asks)
+                continue
             await asyncio.sleep(0.001 * min(attempt, 20))
         raise Conflict(
             f"The namespace {scope.namespace!r} is being written so often that this write found no turn.",
             remedy="Try again; nothing of it was stored.",
         )
+
+    async def _ask(self, questions: Mapping[Texts, Question]) -> tuple[dict[Texts, Ruling], str | None]:
+        """What the judge says, and what is to be known about it where it fails: then rules decide."""
+        assert self._arbiter is not None
+        try:
+            rulings = await self._arbiter.rule(list(questions.values()))
+        except (ProviderUnavailable, MissingExtra) as exc:
+            _log.warning("judge.failed", extra={"detail": exc.detail, "setting": "HINDSIGHT_JUDGE"})
+            return {}, f"{exc.detail} Rules decided."
+        return dict(zip(questions, rulings, strict=True)), None
 
     async def _answered(self, scope: Scope, request: WriteRequest, fingerprint: str) -> WriteResponse | None:
         if request.idempotency_key is None:

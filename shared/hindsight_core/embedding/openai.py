@@ -10,7 +10,8 @@ import msgspec
 import numpy as np
 
 from hindsight_core.embedding.text import MAX_TOKENS, slices
-from hindsight_core.errors import ConfigurationError, MissingExtra, ProviderUnavailable
+from hindsight_core.endpoint import address, authorization
+from hindsight_core.errors import MissingExtra, ProviderUnavailable
 
 try:
     import httpx
@@ -70,27 +71,16 @@ class OpenAIModel:
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
         """Raises ConfigurationError when `base_url` is not an address or the key cannot be sent in a header."""
-        try:
-            base = httpx.URL(base_url)
-        except httpx.InvalidURL as exc:
-            raise _malformed() from exc
-        if base.scheme not in {"http", "https"} or not base.host or base.userinfo:
-            raise _malformed()
-        if not (api_key.isascii() and api_key.isprintable()):
-            raise ConfigurationError(
-                "The API key of the embedding endpoint holds characters that no key has.",
-                remedy="Check that it was pasted whole, on one line and without quotes.",
-            )
         self.name = name
-        self._url = base.copy_with(path=base.path.rstrip("/") + "/embeddings")
-        self._host = base.netloc.decode("ascii")
+        self._url = address(base_url, "/embeddings", of="embedding endpoint")
+        self._host = self._url.netloc.decode("ascii")
         self._timeout = timeout
         self._batch_size = batch_size
         self._dimension = dimension
         self._backoff = backoff
         self._sleep = sleep
         self._client = httpx.AsyncClient(
-            headers={"Authorization": f"Bearer {api_key}"} if api_key else {},
+            headers=authorization(api_key, of="embedding endpoint"),
             timeout=httpx.Timeout(timeout, connect=connect_timeout),
         )
 
@@ -205,10 +195,3 @@ def _retry_after(answer: httpx.Response) -> float | None:
         return max(0.0, (at - now).total_seconds())
     except (ValueError, TypeError):
         return None
-
-
-def _malformed() -> ConfigurationError:
-    # Without the address: people put keys into addresses.
-    return ConfigurationError(
-        "The address of the embedding endpoint is malformed.", remedy="Write openai:MODEL@https://host/v1."
-    )

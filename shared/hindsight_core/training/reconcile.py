@@ -24,12 +24,12 @@ from hindsight_core.evaluation.report import Line
 from hindsight_core.guards import guarded
 from hindsight_core.pair_model import CLIP, STEPS, Card, concern, linked, packed, project, standard
 from hindsight_core.pairs import concerned
-from hindsight_core.reconciliation import ReconcileSettings, verdict
 from hindsight_core.relations import RELATIONS
 from hindsight_core.slots import read
 from hindsight_core.training.crowd import crowd, gate
 from hindsight_core.training.pairs import Corpus, Pair, corpus, load, vectors_of
 from hindsight_core.training.solving import SHAPE, base, left_out, link, solve
+from hindsight_core.verdicts import ReconcileSettings, verdict
 
 
 def decide(
