@@ -163,3 +163,8 @@ def test_a_memory_that_does_not_fit_makes_room_for_one_that_does():
     assert render(hits, 200, RECALL).memory_ids == ("m2",)
     doubted = replace(hits[1].memory, contested_by=(Contest(id="m9", probability=0.5),))
     assert render([replace(hits[1], memory=doubted)], 200, RECALL).memory_ids == ("m2",)
+
+
+def test_counting_takes_no_longer_than_in_proportion_to_the_text():
+    """A text of 400 000 signs without a space is counted within the time of its test: by a square law it took hours."""
+    assert count_tokens('"\\' * 200_000) >= 200_000
