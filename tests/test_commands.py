@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import msgspec
 import pytest
 
 from hindsight_core.commands import forget_request
@@ -28,7 +31,9 @@ from hindsight_core.commands import forget_request
     ],
 )
 def test_what_is_to_be_forgotten_is_named_in_the_words_of_the_message(text: str, what: str) -> None:
-    assert forget_request(text) == what
+    asked = forget_request(text)
+    assert asked is not None
+    assert asked.what == what
 
 
 @pytest.mark.parametrize(
@@ -43,11 +48,15 @@ def test_what_is_to_be_forgotten_is_named_in_the_words_of_the_message(text: str,
     ],
 )
 def test_a_bare_pointer_names_nothing(text: str) -> None:
-    assert forget_request(text) == ""
+    asked = forget_request(text)
+    assert asked is not None
+    assert asked.what == ""
 
 
 def test_a_pointer_is_looked_up_in_the_sentence_before() -> None:
-    assert forget_request("The complaint is withdrawn. Never mention it again.") == "The complaint is withdrawn"
+    asked = forget_request("The complaint is withdrawn. Never mention it again.")
+    assert asked is not None
+    assert asked.what == "The complaint is withdrawn"
 
 
 @pytest.mark.parametrize(
@@ -78,4 +87,29 @@ def test_a_pointer_is_looked_up_in_the_sentence_before() -> None:
     ],
 )
 def test_look_alikes_are_no_orders_to_forget(text: str) -> None:
+    assert forget_request(text) is None
+
+
+def test_the_orders_of_the_stories_are_told_from_what_only_looks_like_one() -> None:
+    lines = (Path(__file__).parent / "data" / "forget_orders.jsonl").read_bytes().splitlines()
+    stories = [msgspec.json.decode(line) for line in lines]
+    said = [(order["text"], bool(order["meant"])) for story in stories for order in story["orders"]]
+    assert len(said) == 90
+    assert [text for text, meant in said if (forget_request(text) is not None) != meant] == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "delete the third row, it is wrong",
+        "The chorus is too long, please scrap it.",
+        "Never mention my ex to the kids",
+        "In the deck: never mention the client by name",
+        "Gone, it won't come up again.",
+        "小田的钱还清了",
+        "他已经忘了",
+        "第二段太长，删掉吧",
+    ],
+)
+def test_work_on_a_text_and_things_that_are_over_are_no_orders_to_forget(text: str) -> None:
     assert forget_request(text) is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -105,3 +106,43 @@ async def test_logs_are_stored_as_they_are(service, caller):
     (ex,) = await keep(service, caller, STORED["en"][0])
     await say(service, caller, "Please forget about my ex.", extract="none", reconcile="none")
     assert (await service.get(ex, Request(), caller)).status == "active"
+
+
+async def test_the_orders_of_the_stories_take_what_they_mean_and_leave_the_rest(service, caller):
+    """The half that was set aside before the rules were written; 21 in two languages name something there."""
+    lines = (Path(__file__).parent / "data" / "forget_orders.jsonl").read_bytes().splitlines()
+    stories = [msgspec.json.decode(line) for line in lines]
+    right, wrong = 0, []
+    for story in (story for story in stories if story["half"] == "aside"):
+        ids = await keep(service, caller, *(one["text"] for one in story["memories"]), user_id=story["story"])
+        for order in story["orders"]:
+            turns = [*order.get("turns", ()), {"role": "user", "text": order["text"]}]
+            messages = tuple(Message(**turn) for turn in turns)
+            request = WriteRequest(messages=messages, now=NOW + timedelta(hours=1), user_id=story["story"])
+            last = (await service.write(request, caller)).results[-1]
+            taken = {ids.index(one) for one in last.related if one in ids} if "forgot" in last.evidence else set()
+            meant = set(order["meant"])
+            if meant <= taken <= meant | set(order.get("may", ())):
+                right += 1
+            else:
+                wrong.append((order["text"], sorted(taken)))
+            if "forgot" in last.evidence:
+                await service.undo(last.evidence["forgot"]["run_id"], UndoRequest(), caller)
+    assert right >= 41, wrong
+
+
+async def test_what_replaced_a_thing_and_what_it_replaced_is_the_same_thing(service, caller):
+    (old,) = await keep(service, caller, "I earn 40,000 a year.", key="user.salary")
+    request = WriteRequest(content="I earn 44,000 a year.", now=NOW, key="user.salary", force=True)
+    new = (await service.write(request, caller)).results[0].memory_id
+    (decision,) = (await say(service, caller, "Please remove my salary from your memory.")).results
+    assert set(decision.related) == {old, new}
+
+
+async def test_a_reason_that_is_to_be_forgotten_is_what_gives_one(service, caller):
+    reason, fact = await keep(
+        service, caller, "The study is locked because my aunt went through my drawers.", "The bakery opens at seven."
+    )
+    (decision,) = (await say(service, caller, "Forget the reason for the lock, please.")).results
+    assert decision.related == (reason,)
+    assert (await service.get(fact, Request(), caller)).status == "active"

@@ -6,27 +6,26 @@ from collections.abc import Sequence
 
 import msgspec
 
-from hindsight_core.caller import Caller
+from hindsight_core.caller import Caller, millis
 from hindsight_core.commands import forget_request
 from hindsight_core.cues import language_of, sentence
+from hindsight_core.embedding import Embedder
 from hindsight_core.extraction import Candidate
 from hindsight_core.forgetting import Forgetter
 from hindsight_core.models import Decision
+from hindsight_core.naming import Name, named
 from hindsight_core.requests import ForgetRequest, Message, WriteRequest
 from hindsight_core.responses import ForgetResponse, WriteResponse
+from hindsight_core.stores import MemoryStore, Where
 
-# How relevant a memory must be to be meant: to the words that name it, or to the whole turn that is pointed at.
-NAMED_AT = 0.18
-POINTED_AT = 0.45
 _QUERY = 8000
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
-    """A message that is an order; `what` is to be forgotten, None where it points at something that was not said."""
+    """A message that is an order; `name` is what is to be forgotten, None where it points at what was not said."""
 
     index: int
-    what: str | None
-    least_relevance: float
+    name: Name | None
 
 
 def orders(request: WriteRequest) -> list[Order]:
@@ -35,12 +34,16 @@ def orders(request: WriteRequest) -> list[Order]:
         return []
     found: list[Order] = []
     for index, message in enumerate(request.messages):
-        what = forget_request(message.text) if message.role == "user" else None
-        if what:
-            found.append(Order(index=index, what=what[-_QUERY:], least_relevance=NAMED_AT))
-        elif what is not None:
-            before = _said_before(request.messages[:index])
-            found.append(Order(index=index, what=before, least_relevance=POINTED_AT))
+        asked = forget_request(message.text) if message.role == "user" else None
+        if asked is None:
+            continue
+        name: Name | None = None
+        if asked.what:
+            words, about = asked.what[-_QUERY:], asked.about[-_QUERY:] or asked.what[-_QUERY:]
+            name = Name(words=words, message=about, all=asked.all, reason=asked.reason, somebody=asked.somebody)
+        elif before := _said_before(request.messages[:index]):
+            name = Name(words=before, message=before, pointed=True)
+        found.append(Order(index=index, name=name))
     return found
 
 
@@ -61,31 +64,49 @@ def _without_order(candidate: Candidate, indices: set[int], spoken: list[str]) -
     return msgspec.structs.replace(candidate, previous=previous, context=previous[0] if previous else None)
 
 
-async def obey(
-    given: Sequence[Order], response: WriteResponse, request: WriteRequest, caller: Caller, forgetter: Forgetter
-) -> WriteResponse:
-    """Suppress what the orders mean; their decisions then say what was taken, and by which run."""
-    decisions = list(response.results)
-    for order in given:
-        answer: ForgetResponse | None = None
-        if order.what is not None:
-            scope = {name: getattr(request, name) for name in ("namespace", "user_id", "agent_id", "now")}
-            asked = ForgetRequest(
-                query=order.what, min_score=0.0, mode="suppress", reason="Asked for in a message.", **scope
-            )
-            answer = await forgetter.forget(asked, caller, least_relevance=order.least_relevance)
-        for i, decision in enumerate(decisions):
-            if decision.index == order.index:
-                decisions[i] = _told(decision, order, answer)
-    return msgspec.structs.replace(response, results=tuple(decisions))
+class Obedience:
+    """Does what orders in messages say, in one store."""
+
+    def __init__(self, store: MemoryStore, embedder: Embedder | None, forgetter: Forgetter) -> None:
+        self._store = store
+        self._embedder = embedder
+        self._forgetter = forgetter
+
+    async def obey(
+        self, given: Sequence[Order], response: WriteResponse, request: WriteRequest, caller: Caller
+    ) -> WriteResponse:
+        """Suppress what the orders mean; their decisions then say what was taken, and by which run."""
+        decisions = list(response.results)
+        for order in given:
+            answer = await self._forget(order.name, request, caller) if order.name is not None else None
+            for i, decision in enumerate(decisions):
+                if decision.index == order.index:
+                    decisions[i] = _told(decision, order.name, answer)
+        return msgspec.structs.replace(response, results=tuple(decisions))
+
+    async def _forget(self, name: Name, request: WriteRequest, caller: Caller) -> ForgetResponse | None:
+        scope = caller.scope(request)
+        theirs = Where(
+            user_id=scope.user_id,
+            no_user=scope.user_id is None,
+            reader="*" if scope.agent_id is None else scope.agent_id,
+            statuses=("active", "pending", "superseded"),
+        )
+        now = millis(caller.clock(request))
+        ids = await named(name, self._store, self._embedder, scope.namespace, theirs, now)
+        if not ids:
+            return None
+        fields = {field: getattr(request, field) for field in ("namespace", "user_id", "agent_id", "now")}
+        asked = ForgetRequest(ids=tuple(ids), mode="suppress", reason="Asked for in a message.", **fields)
+        return await self._forgetter.forget(asked, caller)
 
 
-def _told(decision: Decision, order: Order, answer: ForgetResponse | None) -> Decision:
+def _told(decision: Decision, name: Name | None, answer: ForgetResponse | None) -> Decision:
     language = language_of(decision.text)
-    if answer is None or not answer.count:
+    if name is None or answer is None or not answer.count:
         return msgspec.structs.replace(decision, reason=sentence("order.nothing", language, "commands"))
     taken = [{"id": one.id, "excerpt": one.excerpt} for one in answer.affected]
-    evidence: dict[str, object] = {"what": order.what, "run_id": answer.run_id, "suppressed": taken}
+    evidence: dict[str, object] = {"what": name.words, "run_id": answer.run_id, "suppressed": taken}
     return msgspec.structs.replace(
         decision,
         reason=sentence("order.obeyed", language, "commands").replace("{count}", str(answer.count)),
@@ -95,7 +116,8 @@ def _told(decision: Decision, order: Order, answer: ForgetResponse | None) -> De
 
 
 def _said_before(messages: Sequence[Message]) -> str | None:
-    for message in reversed(messages):
-        if message.role in {"user", "assistant"} and message.text.strip():
-            return message.text.strip()[-_QUERY:]
-    return None
+    """The user's last turn, with what was said after it; else the last turn of the assistant."""
+    said = [message for message in messages if message.role in {"user", "assistant"} and message.text.strip()]
+    last = max((i for i, message in enumerate(said) if message.role == "user"), default=len(said) - 1)
+    told = said[last].text.strip() if said else ""
+    return told[-_QUERY:] or None

@@ -34,7 +34,7 @@ from hindsight_core.journal import Journal
 from hindsight_core.judging import open_judge
 from hindsight_core.legibility import check_legible, check_request
 from hindsight_core.models import AuditEvent, Memory, Retrieval, Run, Status
-from hindsight_core.orders import obey, orders
+from hindsight_core.orders import Obedience, orders
 from hindsight_core.passages import Passages
 from hindsight_core.ranking import Weights
 from hindsight_core.recall import TURNS
@@ -133,6 +133,7 @@ class MemoryService:
         self._writer = Writer(store, cached, _gate(settings), _reconcile(settings), self._journal, self._arbiter)
         self._searcher = Searcher(store, cached, weights, self._journal, settings.unsettled)
         self._forgetter = Forgetter(store, cached, weights, self.vectors)
+        self._obedience = Obedience(store, cached, self._forgetter)
         self._tasks = Tasks(store, _gate(settings), self._write)
         self._undoer = Undoer(store, cached)
         self._sweeper = Sweeper(store, rules_of(settings), settings.sweep_rate, self.vectors)
@@ -204,7 +205,7 @@ class MemoryService:
         """Write, and then forget what the messages order to forget."""
         given = orders(request)
         answer = await self._writer.write(request, caller, passages, given)
-        return await obey(given, answer, request, caller, self._forgetter) if given else answer
+        return await self._obedience.obey(given, answer, request, caller) if given else answer
 
     async def add_to_task(self, task_id: str, request: TaskRequest, caller: Caller) -> TaskUpdate:
         """Add messages to the working memory of a task; see `hindsight_core.tasks`."""
