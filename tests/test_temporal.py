@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hindsight_core.temporal import TimeRange, en, event_days, find_range, find_ranges, holidays, zh
+from hindsight_core.temporal import TimeRange, en, event_days, find_range, find_ranges, holidays, range_and_days, zh
 from hindsight_core.temporal.calendar import Span, third
 from hindsight_core.temporal.en.words import words as english_words
 from hindsight_core.temporal.lexer import Lexer
@@ -377,6 +377,7 @@ def test_an_instant_without_a_zone_gives_ranges_without_one():
 )
 def test_event_days_are_iso_or_yearless_when_the_year_is_not_said(text: str, days: tuple[str, ...]):
     assert event_days(text, NOW) == days
+    assert range_and_days(text, NOW) == (find_range(text, NOW), days)
 
 
 def test_event_days_are_read_in_the_zone_that_is_given():

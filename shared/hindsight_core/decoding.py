@@ -55,9 +55,17 @@ def convert(value: object, kind: type[T], *, strict: bool = True) -> T:
 
 
 def _check_numbers(value: Json) -> None:
-    faults = tuple(_walk(value, "", _beyond_64_bits))
-    if faults:
-        raise _several(faults)
+    if _holds_too_long(value):
+        raise _several(tuple(_walk(value, "", _beyond_64_bits)))
+
+
+def _holds_too_long(value: Json) -> bool:
+    """Whether a whole number somewhere in nested data is beyond 64 bits; naming its place takes far longer."""
+    if isinstance(value, dict):
+        return any(map(_holds_too_long, value.values())) or any(map(_beyond_64_bits, value))
+    if isinstance(value, list):
+        return any(map(_holds_too_long, value))
+    return _beyond_64_bits(value) is not None
 
 
 def _invalid(exc: msgspec.ValidationError, value: Json, kind: type[object], *, strict: bool) -> InvalidInput:

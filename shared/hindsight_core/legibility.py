@@ -25,19 +25,39 @@ def check_request(request: msgspec.Struct) -> None:
 
 def check_legible(request: msgspec.Struct) -> None:
     """Raise `InvalidInput` naming every field of the request, however deep, whose text cannot be kept."""
+    if _is_legible(request, ""):
+        return
     faults = tuple(_faults(request, ""))
-    if faults:
-        raise InvalidInput("; ".join(f"{fault.field}: {fault.message}" for fault in faults[:3]), errors=faults)
+    raise InvalidInput("; ".join(f"{fault.field}: {fault.message}" for fault in faults[:3]), errors=faults)
+
+
+def _is_legible(value: object, name: str) -> bool:
+    """Whether there are no `_faults` in a value of this name; far quicker than to say where they are."""
+    if isinstance(value, str):
+        return _fault(value, name) is None
+    if isinstance(value, msgspec.Struct):
+        names = zip(value.__struct_fields__, value.__struct_encode_fields__, strict=True)
+        return all(_is_legible(getattr(value, name), encoded) for name, encoded in names)
+    if isinstance(value, dict):
+        items = cast("dict[object, object]", value).items()
+        return all(_is_legible(key, "") and _is_legible(item, str(key).rpartition(".")[2]) for key, item in items)
+    if isinstance(value, tuple | list):
+        return all(_is_legible(item, "") for item in cast("Sequence[object]", value))
+    return True
+
+
+def _fault(text: str, name: str) -> str | None:
+    if "\x00" in text:
+        return "contains a NUL character"
+    if not text.isascii() and _has_surrogate(text):
+        return "contains half of a surrogate pair, which is no character"
+    return "is only white space" if name in _NOT_BLANK and text.isspace() else None
 
 
 def _faults(value: object, path: str) -> Iterator[FieldError]:
     if isinstance(value, str):
-        if "\x00" in value:
-            yield FieldError(path, "contains a NUL character")
-        elif _has_surrogate(value):
-            yield FieldError(path, "contains half of a surrogate pair, which is no character")
-        elif path.rpartition(".")[2] in _NOT_BLANK and value and value.isspace():
-            yield FieldError(path, "is only white space")
+        if (fault := _fault(value, path.rpartition(".")[2])) is not None:
+            yield FieldError(path, fault)
     elif isinstance(value, msgspec.Struct):
         names = zip(value.__struct_fields__, value.__struct_encode_fields__, strict=True)
         for name, encoded in names:

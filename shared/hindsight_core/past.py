@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from hindsight_core.cues import Language, language_of, table
 
@@ -31,6 +32,7 @@ def asks_when(text: str) -> bool:
     return _holds("when", text)
 
 
+@lru_cache(maxsize=4096)
 def tells_when(text: str) -> bool:
     """Whether a memory has a word of time in it."""
     return _holds("timed", text)

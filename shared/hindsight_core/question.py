@@ -11,7 +11,7 @@ from hindsight_core.indexing import days_between
 from hindsight_core.lexical import tokens
 from hindsight_core.past import asks_what_happened, asks_when, is_past_question
 from hindsight_core.responses import TimeWindow
-from hindsight_core.temporal import event_days, find_range
+from hindsight_core.temporal import range_and_days
 from hindsight_core.transcript import said_by_user
 
 # A deadline or a limit says until when something is due, not when it was said.
@@ -50,8 +50,8 @@ def read(text: str, now: datetime, speakers: frozenset[str]) -> Question:
     said = said_by_user(text)
     folded = said.casefold()
     named = tuple(sorted(name for name in speakers if _mentions(folded, name)))
-    found = find_range(said, now)
-    days = set(event_days(said, now))
+    found, named_days = range_and_days(said, now)
+    days = set(named_days)
     changed = past = is_past_question(said)
     window = None
     if found is not None and found.kind in _PLACES_IN_TIME:

@@ -51,17 +51,18 @@ def rerank(ranked: Sequence[Ranked], question: Question, weights: Weights) -> li
 def _evidence(ranked: Sequence[Ranked], question: Question, weights: Weights) -> list[float]:
     best: dict[tuple[str | None, ...], float] = {}
     after: dict[tuple[tuple[str | None, ...], str], float] = {}
-    for hit in ranked[:DEPTH]:
-        session, relevance = _session(hit.memory), hit.parts.relevance
+    sessions = [_session(hit.memory) for hit in ranked]
+    for hit, session in zip(ranked[:DEPTH], sessions, strict=False):
+        relevance = hit.parts.relevance
         best[session] = max(best.get(session, 0.0), relevance)
         if hit.memory.context:
             turn = (session, hit.memory.context)
             after[turn] = max(after.get(turn, 0.0), relevance)
     return [
-        weights.session * best.get(_session(hit.memory), 0.0)
-        + weights.next_turn * after.get((_session(hit.memory), hit.memory.content), 0.0)
+        weights.session * best.get(session, 0.0)
+        + weights.next_turn * after.get((session, hit.memory.content), 0.0)
         + weights.asked_when * (question.when and tells_when(hit.memory.content))
-        for hit in ranked
+        for hit, session in zip(ranked, sessions, strict=True)
     ]
 
 

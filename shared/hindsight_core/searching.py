@@ -65,8 +65,8 @@ class Searcher:
                 id=response.retrieval_id,
                 namespace=scope.namespace,
                 at=now,
-                query=_loggable(request.query),
-                request=_logged(request),
+                query=(loggable := _loggable(request.query)),
+                request=_logged(request, loggable),
                 hits=tuple((hit.memory.id, hit.score, hit.parts) for hit in response.hits),
                 took_ms=took,
                 degraded=response.degraded,
@@ -295,9 +295,9 @@ def context_of(response: SearchResponse) -> ContextBlock:
     return msgspec.structs.replace(block, degraded=response.degraded)
 
 
-def _logged(request: SearchRequest) -> dict[str, object]:
+def _logged(request: SearchRequest, query: str) -> dict[str, object]:
     """The request as the log keeps it: without the turns before the question, which no forgetting would find there."""
-    kept = msgspec.structs.replace(request, query=_loggable(request.query), recent=(), task=None, previous_task=None)
+    kept = msgspec.structs.replace(request, query=query, recent=(), task=None, previous_task=None)
     builtins: dict[str, object] = msgspec.to_builtins(kept)
     return builtins
 

@@ -96,6 +96,12 @@ def find_ranges(text: str, now: datetime) -> list[TimeRange]:
     return [_ranged(found, text, now) for found in _found(text, now)]
 
 
+def range_and_days(text: str, now: datetime) -> tuple[TimeRange | None, tuple[str, ...]]:
+    """What `find_range` and `event_days` say of a text, which is read once for both."""
+    found = _found(text, now)
+    return _ranged(found[0], text, now) if found else None, _all_days(found)
+
+
 def event_days(text: str, observed_at: datetime, zone: tzinfo | None = None) -> tuple[str, ...]:
     """The calendar days that a text names, for matching a question's days with a memory's; without repeats.
 
@@ -104,7 +110,11 @@ def event_days(text: str, observed_at: datetime, zone: tzinfo | None = None) -> 
     days; weeks, months and years name no days.
     """
     now = observed_at if zone is None or observed_at.tzinfo is None else observed_at.astimezone(zone)
-    return tuple(dict.fromkeys(day for found in _found(text, now) for day in _days(found)))
+    return _all_days(_found(text, now))
+
+
+def _all_days(found: list[Found]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(day for one in found for day in _days(one)))
 
 
 def _found(text: str, now: datetime) -> list[Found]:

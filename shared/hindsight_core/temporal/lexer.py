@@ -34,8 +34,9 @@ class Lexer:
         listed = list(rules)
         self._rules = [(re.compile(f"(?:{rule.pattern}){right}"), rule.make) for rule in listed]
         bare = [re.sub(r"\(\?P<\w+>", "(?:", rule.pattern) for rule in listed]
-        alternatives = "|".join(f"(?P<r{i}>{pattern})" for i, pattern in enumerate(bare))
-        self._all = re.compile(f"{left}{first}(?:{alternatives}){right}")
+        # Named at their ends: where a group begins, the engine does not see that the next character cannot fit.
+        alternatives = "|".join(f"(?:{pattern})(?P<r{i}>)" for i, pattern in enumerate(bare))
+        self._all = re.compile(f"{first}{left}(?:{alternatives}){right}")
 
     def tokens(self, text: str) -> list[Token]:
         """The tokens in order; they do not overlap."""
