@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from hindsight_core.ranking import Weights, formula
 from hindsight_core.stores import ChangeSet, Record, Where, exact, near
 from hindsight_core.stores.bare import BareVectors
+from hindsight_core.stores.columns import Columns
 from hindsight_core.stores.matrix import Matrix
 from hindsight_core.stores.postings import Postings
 from hindsight_core.stores.resident import Resident
@@ -40,6 +41,43 @@ async def filled(path: Path, namespaces: int, count: int) -> SqliteStore:
 
 def connection(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(path, isolation_level=None)
+
+
+# -- columns ---------------------------------------------------------------------------------------------------------
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 90), st.lists(st.sampled_from([0.0, 1.5, float("nan")]), min_size=1, max_size=3)),
+        max_size=8,
+    ),
+    st.booleans(),
+)
+def test_columns_hold_what_was_put_whether_it_is_all_the_same_or_not(
+    growth: list[tuple[int, list[float]]], again: bool
+) -> None:
+    columns = Columns({"number": np.dtype(np.float64), "name": np.dtype("S1")})
+    numbers, names = np.zeros(0), np.zeros(0, "S8")
+    for count, values in growth:
+        slots = columns.extend(count)
+        fresh = np.resize(np.array(values), count)
+        numbers, names = np.append(numbers, fresh), np.append(names, np.array([b"x" * len(values)] * count, "S8"))
+        columns.put("number", slots, fresh)
+        columns.put("name", slots, [b"x" * len(values)] * count)
+        if again and columns.size:
+            at = np.arange(0, columns.size, 3)
+            numbers[at] = values[-1]
+            columns.put("number", at, values[-1])
+        np.testing.assert_array_equal(columns["number"], numbers)
+        assert columns["name"].tolist() == names.tolist()
+
+
+def test_a_column_that_is_all_the_same_takes_no_memory() -> None:
+    columns = Columns({"number": np.dtype(np.float64)})
+    for value in (float("nan"), float("nan"), 2.0):
+        assert columns.nbytes == 8
+        columns.put("number", columns.extend(1000), value)
+    assert columns.nbytes >= 3000 * 8
 
 
 # -- namespaces in memory ---------------------------------------------------------------------------------------------

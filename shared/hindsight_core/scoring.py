@@ -84,7 +84,7 @@ def evaluate(formula: Formula, evidence: Evidence, now: int) -> Scored:
             case Similarity():
                 if evidence.cosine is not None:
                     similarity = calibrated(signal, evidence.cosine)
-                total += signal.weight * similarity
+                    total += signal.weight * similarity
             case Lexical():
                 lexical = clipped(signal.gain * evidence.bm25 / (evidence.bm25 + signal.saturation))
                 total += signal.weight * lexical

@@ -12,9 +12,10 @@ from hindsight_core.lexical import idf
 from hindsight_core.ranking import Weight
 from hindsight_core.scoring import Evidence, Floats, Mask
 from hindsight_core.stores import Query
+from hindsight_core.stores.columns import Slots
 from hindsight_core.stores.conditions import day_label, speaker_label
 from hindsight_core.stores.postings import Piece
-from hindsight_core.stores.resident import Resident, Slots
+from hindsight_core.stores.resident import Resident
 from hindsight_core.stores.rows import IMPACT_SCALE
 
 
@@ -26,11 +27,12 @@ class Reader:
         self._bm25 = _bm25(resident, query.terms)
         self._held: dict[Weight, Mask] = {}
 
-    def evidence(self, slots: Slots | None, precision: type[np.floating]) -> Evidence:
-        """The evidence of the memories at `slots`, of all with None; without cosines."""
+    def evidence(self, slots: Slots | slice, precision: type[np.floating]) -> Evidence:
+        """The evidence of the memories at `slots`; without cosines."""
 
         def pick(column: NDArray[Any]) -> NDArray[Any]:
-            return column if slots is None else column[slots]
+            picked: NDArray[Any] = column[slots]
+            return picked
 
         def holding(signal: Weight) -> Mask:
             if signal not in self._held:
@@ -70,7 +72,8 @@ def _bm25(resident: Resident, terms: tuple[str, ...]) -> Floats:
     for term, slots, _ in text:
         containing[term] += resident.rankable_among(slots)
     weights = np.array([idf(resident.documents, n) / IMPACT_SCALE for n in containing], np.float32)
-    return np.maximum(_summed(resident.size, text, weights), _summed(resident.size, context, weights))
+    better = _summed(resident.size, text, weights)
+    return np.maximum(better, _summed(resident.size, context, weights), out=better)
 
 
 def _summed(size: int, pieces: list[Piece], weights: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -19,8 +19,9 @@ from hindsight_core.models import Memory
 from hindsight_core.ranking import Similarity
 from hindsight_core.scoring import Floats, Mask, Scored, calibrated, clipped, evaluate
 from hindsight_core.stores import Query, Ranked, RankedPage
+from hindsight_core.stores.columns import Slots
 from hindsight_core.stores.evidence import Reader
-from hindsight_core.stores.resident import Resident, Slots
+from hindsight_core.stores.resident import Resident
 from hindsight_core.stores.rows import unpack_memory
 from hindsight_core.stores.selection import Selection
 
@@ -28,6 +29,7 @@ from hindsight_core.stores.selection import Selection
 _ROUNDING = 1e-5
 # Below this many memories, reading all vectors is faster than finding out which ones matter.
 _FEW = 4096
+_BLOCK = 16384
 # Added to a score, it is out of the race.
 _OUT = -1e9
 _CHUNK = 500
@@ -47,13 +49,13 @@ def rank(resident: Resident, connection: sqlite3.Connection, query: Query) -> Ra
 
 
 class _Race:
-    """The eligible memories of one query. Arrays are by position; `slots` leads from there to the resident."""
+    """The eligible memories of one query. Arrays are by position; `_slots` leads from there to the resident."""
 
     def __init__(self, resident: Resident, query: Query, eligible: Mask) -> None:
         count = int(np.count_nonzero(eligible))
         # Picking the eligible out of every column costs more than evaluating some others along with them.
         picked = np.flatnonzero(eligible) if 2 * count < resident.size else None
-        self._slots: Slots = np.arange(resident.size) if picked is None else picked
+        self._picked: Slots | None = picked
         self._counted = eligible if picked is None else np.ones(count, np.bool_)
         self._resident = resident
         self._query = query
@@ -61,8 +63,25 @@ class _Race:
         self._vector = None if resident.matrix is None else query.vector
         self._similarities = [signal for signal in query.formula.relevance if isinstance(signal, Similarity)]
         self._reader = Reader(resident, query)
-        self._precision = np.float64 if len(self._slots) <= _FEW else np.float32
-        self._base = evaluate(query.formula, self._reader.evidence(picked, self._precision), query.now)
+        size = len(self._counted)
+        self._precision = np.float64 if size <= _FEW else np.float32
+        self._score, self._support, self._relevance = np.empty((3, size), self._precision)
+        # Where all was evaluated in double precision, in one block.
+        self._whole: Scored | None = None
+        # Block by block, so that what comes up on the way is small and stays in the processor's cache.
+        for start in range(0, size, _BLOCK):
+            block = slice(start, min(start + _BLOCK, size))
+            base = self._evaluated(block if picked is None else picked[block])
+            self._score[block], self._support[block], self._relevance[block] = base.score, base.support, base.relevance
+            if self._precision is np.float64:
+                self._whole = base
+
+    def _slots(self, at: Slots) -> Slots:
+        return at if self._picked is None else self._picked[at]
+
+    def _evaluated(self, slots: Slots | slice, precision: type[np.floating] | None = None) -> Scored:
+        """Everything but the similarity."""
+        return evaluate(self._formula, self._reader.evidence(slots, precision or self._precision), self._query.now)
 
     def finish(self) -> tuple[Slots, Scored, int]:
         """The slots of the best, their scores in the same order, and how many reached the minimum score."""
@@ -73,14 +92,14 @@ class _Race:
         scores = self._lifted(candidates, gain)
         near = np.flatnonzero(self._undecided(scores))
         contenders = candidates[near]
-        slots = self._slots[contenders]
+        slots = self._slots(contenders)
         # A support that stays below 0 is a relevance of 0, whatever the cosine is exactly.
-        matters: Mask = self._base.support[contenders] + gain[near] > -_ROUNDING
+        matters: Mask = self._support[contenders] + gain[near] > -_ROUNDING
         exact = cosines[near].astype(np.float64)
         exact[matters] = self._exact(slots[matters])
         scored = self._compared(contenders, exact)
 
-        reached = self._counted & (self._base.score >= query.min_score)
+        reached = self._counted & (self._score >= query.min_score)
         reached[candidates] = scores >= query.min_score
         reached[contenders] = fit = scored.score >= query.min_score
         best = _best(scored.score, self._resident["id"][slots], np.flatnonzero(fit), query.limit)
@@ -94,10 +113,10 @@ class _Race:
 
     def _candidates(self) -> Slots:
         """Positions, ascending, of all that may be on the page or on either side of the minimum score."""
-        if len(self._slots) <= _FEW or any(signal.weight < 0.0 for signal in self._similarities):
+        if self._whole is not None or any(signal.weight < 0.0 for signal in self._similarities):
             return np.flatnonzero(self._counted)
-        lower, upper = self._base.score, self._lifted(slice(None), self._gain(np.array([np.inf], np.float32)))
-        upper += ~self._counted * np.float32(_OUT)
+        lower, upper = self._score, self._lifted(slice(None), self._gain(np.array([np.inf], np.float32)))
+        upper[~self._counted] = _OUT
         # The most promising ones give a score that the page's last hit has at least.
         size = min(len(upper), 4 * self._query.limit + 64)
         first = np.sort(np.argpartition(upper, len(upper) - size)[len(upper) - size :])
@@ -120,20 +139,24 @@ class _Race:
 
     def _lifted(self, at: Slots | slice, gain: Floats) -> Floats:
         """The scores at these positions when the support of their relevance is higher by `gain`."""
-        relevance = clipped(self._base.support[at] + gain)
-        return self._base.score[at] + self._formula.relevance_weight * (relevance - self._base.relevance[at])
+        lifted = clipped(self._support[at] + gain)
+        lifted -= self._relevance[at]
+        lifted *= self._formula.relevance_weight
+        lifted += self._score[at]
+        return lifted
 
     def _gain(self, cosines: Floats) -> Floats:
         """What these cosines add to the support of relevance."""
         total = np.zeros_like(cosines)
         for signal in self._similarities:
             total += signal.weight * calibrated(signal, cosines)
-        return total / self._formula.span
+        total /= self._formula.span
+        return total
 
     def _cosines(self, at: Slots) -> NDArray[np.float32]:
         if self._vector is None:
             return np.full(len(at), -np.inf, np.float32)
-        return self._resident.cosines(self._vector, self._slots[at])
+        return self._resident.cosines(self._vector, self._slots(at))
 
     def _exact(self, slots: Slots) -> Floats:
         if self._vector is None:
@@ -142,10 +165,7 @@ class _Race:
 
     def _compared(self, at: Slots, cosines: Floats) -> Scored:
         """The scores at these positions in double precision, with these cosines."""
-        if self._precision is np.float64:
-            base = self._base.take(at)
-        else:
-            base = evaluate(self._formula, self._reader.evidence(self._slots[at], np.float64), self._query.now)
+        base = self._evaluated(self._slots(at), np.float64) if self._whole is None else self._whole.take(at)
         support = base.support + self._gain(cosines)
         relevance = clipped(support.copy())
         score = base.score + self._formula.relevance_weight * (relevance - base.relevance)

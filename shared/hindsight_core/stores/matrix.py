@@ -59,11 +59,14 @@ class Matrix:
         for number, slab in enumerate(self._slabs):
             some = slice(bounds[number], bounds[number + 1])
             count = some.stop - some.start
-            if count == self._rows:
-                np.dot(slab, vectors, out=out[some])
+            if not count:
+                continue
+            first = int(slots[some.start]) - number * self._rows
+            if slots[some.stop - 1] == slots[some.start] + count - 1:  # no gaps
+                np.dot(slab[first : first + count], vectors, out=out[some])
             elif count > _DENSE * self._rows:
                 out[some] = np.dot(slab, vectors)[slots[some] - number * self._rows]
-            elif count:
+            else:
                 if picked is None:
                     picked = np.empty((self._rows, self._dimension), np.float32)
                 rows = picked[:count]

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from hindsight_core.scoring import Floats
 from hindsight_core.stores import Neighbour, Vector, Where
 from hindsight_core.stores.bare import BareVectors
+from hindsight_core.stores.columns import Slots
 from hindsight_core.stores.reading import records_at
-from hindsight_core.stores.resident import Resident, Slots
+from hindsight_core.stores.resident import Resident
 from hindsight_core.stores.selection import Selection
 
 # No neighbour of at least this cosine is ever missed.

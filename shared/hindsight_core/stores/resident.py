@@ -10,7 +10,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,11 +18,10 @@ from numpy.typing import NDArray
 from hindsight_core.errors import ConfigurationError
 from hindsight_core.scoring import Floats, Mask
 from hindsight_core.stores import Vector
+from hindsight_core.stores.columns import Columns, Slots
 from hindsight_core.stores.matrix import Matrix
 from hindsight_core.stores.postings import Postings
 from hindsight_core.stores.rows import CODES, FACTS, HALF, TERM
-
-Slots: TypeAlias = NDArray[np.intp]
 
 _CHUNK = 1000
 _DEAD_ROWS = 1000
@@ -51,7 +50,6 @@ class Resident:
 
     def _clear(self) -> None:
         self.sequence = 0
-        self.size = 0
         self.matrix: Matrix | None = None
         self.text = Postings()
         self.context = Postings()
@@ -60,17 +58,21 @@ class Resident:
         self.documents = 0
         self.alive = 0
         self.unembedded = 0
-        self._columns: dict[str, NDArray[Any]] = {name: np.zeros(0, kind) for name, kind in _COLUMNS.items()}
+        self._columns = Columns(_COLUMNS)
+
+    @property
+    def size(self) -> int:
+        """How many slots there are, those of dead memories included."""
+        return self._columns.size
 
     @property
     def nbytes(self) -> int:
-        columns = sum(column.nbytes for column in self._columns.values())
         vectors = 0 if self.matrix is None else self.matrix.nbytes
-        return columns + vectors + self.text.nbytes + self.context.nbytes + self.labels.nbytes
+        return self._columns.nbytes + vectors + self.text.nbytes + self.context.nbytes + self.labels.nbytes
 
     def __getitem__(self, name: str) -> NDArray[Any]:
-        """A column, one value a slot: `row`, `id`, `live`, and those of `FACTS`."""
-        return self._columns[name][: self.size]
+        """A column, one value a slot, to be read only: `row`, `id`, `live`, and those of `FACTS`."""
+        return self._columns[name]
 
     def catch_up(self, connection: sqlite3.Connection) -> bool:
         """Read what changed since, and tell whether anything did; the connection's transaction decides what is seen."""
@@ -96,7 +98,7 @@ class Resident:
         since = (number, self.sequence)
         if self.sequence:
             gone = connection.execute("SELECT row FROM tombstones WHERE namespace = ? AND sequence > ?", since)
-            self["live"][self.slots_of([row for (row,) in gone])] = False
+            self._columns.put("live", self.slots_of([row for (row,) in gone]), False)
         changed = connection.execute("SELECT row FROM memories WHERE namespace = ? AND sequence > ?", since)
         rows = sorted(row for (row,) in changed)
         last = int(self["row"][-1]) if self.size else 0
@@ -165,18 +167,17 @@ class Resident:
 
     def _append(self, connection: sqlite3.Connection, rows: list[int]) -> None:
         first = self.size
-        self._grow(first + len(rows))
+        self._columns.reserve(first + len(rows))
         fields = (self.text, self.context, self.labels)
         blobs: list[list[bytes]] = [[] for _ in fields]
         sizes: list[list[int]] = [[] for _ in fields]
         for some in _chunks(rows):
             found_rows, facts, ids, *packed, vectors = _fetch(connection, _NEW, some)
-            slots = np.arange(self.size, self.size + len(found_rows))
-            self.size += len(found_rows)
-            self["row"][slots] = found_rows
-            self["live"][slots] = True
+            slots = self._columns.extend(len(found_rows))
+            self._columns.put("row", slots, found_rows)
+            self._columns.put("live", slots, True)
+            self._columns.put("id", slots, [name.encode() for name in ids])
             self._put(slots, facts)
-            self._put_ids(slots, ids)
             self._put_vectors(slots, vectors)
             # Blobs are joined chunk by chunk: a hundred thousand small ones would stay as holes in the heap.
             for field, column in enumerate(packed):
@@ -189,13 +190,7 @@ class Resident:
     def _put(self, slots: Slots, facts: Sequence[bytes]) -> None:
         values = np.frombuffer(b"".join(facts), FACTS)
         for name in FACTS.names or ():
-            self._columns[name][slots] = values[name]
-
-    def _put_ids(self, slots: Slots, ids: Sequence[str]) -> None:
-        encoded = np.array([name.encode() for name in ids])
-        if encoded.dtype.itemsize > self._columns["id"].dtype.itemsize:
-            self._columns["id"] = self._columns["id"].astype(encoded.dtype)
-        self._columns["id"][slots] = encoded
+            self._columns.put(name, slots, values[name])
 
     def _put_vectors(self, slots: Slots, blobs: Sequence[bytes | None]) -> None:
         held = [blob for blob in blobs if blob is not None]
@@ -209,15 +204,6 @@ class Resident:
             padded[[blob is not None for blob in blobs]] = vectors
             vectors = padded
         self.matrix.put(int(slots[0]), vectors)
-
-    def _grow(self, size: int) -> None:
-        if size <= len(self._columns["row"]):
-            return
-        capacity = max(size, len(self._columns["row"]) * 5 // 4, 64)
-        for name, column in self._columns.items():
-            grown = np.zeros(capacity, column.dtype)
-            grown[: self.size] = column[: self.size]
-            self._columns[name] = grown
 
 
 def _fetch(connection: sqlite3.Connection, select: str, rows: list[int]) -> list[tuple[Any, ...]]:

@@ -42,7 +42,10 @@ class Residents:
             if resident.catch_up(connection):
                 if resident.sequence < before:  # the file was put back to an earlier state
                     self.bare.clear()
-                self._resized(resident)
+                if self._resized(resident) > _LARGE:
+                    # What was read once to be held here is not worth SQLite's memory, nor the holes that it left.
+                    connection.execute("PRAGMA shrink_memory")
+                    _trim_heap()
             yield resident
 
     def clear(self) -> None:
@@ -52,7 +55,8 @@ class Residents:
             self._sizes.clear()
         self.bare.clear()
 
-    def _resized(self, resident: Resident) -> None:
+    def _resized(self, resident: Resident) -> int:
+        """By how many bytes it grew; others may have to go for it."""
         with self._lock:
             grown = resident.nbytes - self._sizes.get(resident.namespace, 0)
             self._sizes[resident.namespace] = resident.nbytes
@@ -63,8 +67,7 @@ class Residents:
                 if not held.lock.locked():
                     total -= self._sizes.pop(namespace, 0)
                     del self._held[namespace]
-        if grown > _LARGE:
-            _trim_heap()
+        return grown
 
 
 def _trim_heap() -> None:
