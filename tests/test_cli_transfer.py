@@ -78,8 +78,22 @@ def test_an_export_is_imported_as_it_was(cli: Cli, tmp_path: Path):
 
 def test_an_export_goes_to_standard_output_by_default(cli: Cli):
     memory_id = written(cli, "My dog is called Biscuit.")
-    lines = [json.loads(line) for line in cli("export").out.splitlines()]
+    lines = [json.loads(line) for line in cli("export", "--no-history").out.splitlines()]
     assert [line["memory"]["id"] for line in lines[1:]] == [memory_id]
+    header, memory, runs, end = [json.loads(line) for line in cli("export").out.splitlines()]
+    assert (header["history"], memory["memory"]["id"], memory["history"][0]["action"]) == (True, memory_id, "added")
+    assert (runs["runs"][0]["operation"], end["end"]) == ("write", {"memories": 1, "events": 1, "runs": 1})
+
+
+def test_an_export_that_was_cut_off_is_imported_and_reported(cli: Cli, tmp_path: Path):
+    for text in ("My dog is called Biscuit.", "我住在杭州。"):
+        written(cli, text)
+    lines = cli("export").out.splitlines()
+    for number, (kept, why) in enumerate(((lines[:2], "cut off"), ([*lines[:2], lines[-1]], "held 2 memories"))):
+        answer = cli("import", put(tmp_path, "\n".join(kept), f"{number}.jsonl"), "-n", f"copy{number}")
+        assert answer.code == 2
+        assert "1 stored with 1 events" in answer.out
+        assert why in answer.out
 
 
 def test_a_wrong_line_of_an_export_is_named_by_its_number_and_the_others_are_stored(cli: Cli, tmp_path: Path):

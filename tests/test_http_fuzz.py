@@ -193,7 +193,7 @@ PLAUSIBLE: dict[str, st.SearchStrategy[Any]] = {
 }
 for name in ("expires_at", "observed_at", "valid_from", "as_of"):
     PLAUSIBLE[name] = WHEN
-for name in ("force", "pinned", "explain", "all", "dry_run", "bring_back"):
+for name in ("force", "pinned", "explain", "all", "dry_run", "bring_back", "history"):
     PLAUSIBLE[name] = st.booleans()
 NEEDED = {"metadata", "content", "query", "items", "with", "decision"}
 STEADY = settings(

@@ -12,6 +12,7 @@ from hindsight_core.errors import Conflict, InvalidInput, NotFound
 from hindsight_core.ledger import open_ledger
 from hindsight_core.models import Contest
 from hindsight_core.requests import (
+    ExportRequest,
     Filters,
     ForgetRequest,
     ListRequest,
@@ -26,6 +27,7 @@ from hindsight_core.requests import (
 )
 
 NOW = datetime(2025, 6, 1, 12, tzinfo=UTC)
+LATER = NOW + timedelta(hours=1)
 
 
 async def keep(service, caller, content, **fields):
@@ -214,6 +216,93 @@ async def test_a_retry_after_an_erasure_is_answered(service, caller):
     await service.forget(ForgetRequest(ids=(first.memory_id,), mode="erase"), caller)
     again = (await service.write(request, caller)).results
     assert again[1].memory_id == second.memory_id
+    assert (again[0].decision, again[0].memory_id) == ("refuse", None)
+    assert "was erased" in again[0].reason
+    assert (await service.stats(Request(), caller)).memories == 1
+
+
+async def test_a_key_whose_memory_was_erased_stores_nothing_again_whatever_it_had_decided(service, caller):
+    first = await keep(service, caller, "用户的生日是六月三日。")
+    request = WriteRequest(content="用户的生日是六月三日。", force=True, idempotency_key="k", now=LATER)
+    (again,) = (await service.write(request, caller)).results
+    assert (again.decision, again.memory_id) == ("duplicate", first.id)
+    await service.forget(ForgetRequest(ids=(first.id,), mode="erase"), caller)
+    for _ in range(2):
+        (refused,) = (await service.write(request, caller)).results
+        assert (refused.decision, refused.memory_id) == ("refuse", None)
+        assert "彻底删除" in refused.reason
+    assert (await service.stats(Request(), caller)).memories == 0
+
+
+async def test_an_import_does_not_bring_back_what_was_erased(service, caller):
+    gone, kept = await keep(service, caller, "The lamp is on"), await keep(service, caller, "The door is shut")
+    lines = [line async for line in service.export(ExportRequest(history=True), caller)]
+    await service.forget(ForgetRequest(ids=(gone.id,), mode="erase"), caller)
+    for data in (lines, lines[1:3], [line.replace(b"lamp", b"LAMP") for line in lines]):
+        report = await service.import_lines(data, Request(), caller)
+        assert (report.stored, report.existing) == (0, 1)
+        (problem,) = report.problems
+        assert problem.line == [b"lamp" in line.lower() for line in data].index(True) + 1
+        assert "was erased here" in problem.problem.errors[0].message
+    assert b"lamp" not in b"".join([line async for line in service.export(ExportRequest(history=True), caller)]).lower()
+    # Elsewhere nothing was erased.
+    assert (await service.import_lines(lines, Request(namespace="copy"), caller)).stored == 2
+    del kept
+
+
+async def test_histories_versions_and_runs_come_along_and_can_be_undone_elsewhere(service, caller):
+    one = await keep(service, caller, "The demo runs on blue")
+    await keep(service, caller, "The demo runs on green", supersedes=(one.id,))
+    door = await keep(service, caller, "The door is shut")
+    await service.update(door.id, UpdateRequest(tags=("a",), reason="sorted"), caller)
+    run = (await service.forget(ForgetRequest(ids=(door.id,), reason="old"), caller)).run_id
+    lines = [line async for line in service.export(ExportRequest(history=True), caller)]
+    end = msgspec.json.decode(lines[-1])["end"]
+    assert end == {"memories": 3, "events": 6, "runs": 5}
+    copy = Request(namespace="copy")
+    report = await service.import_lines(lines, copy, caller)
+    assert (report.stored, report.events, report.problems, report.note) == (3, 6, (), "")
+    for memory_id in (one.id, door.id):
+        before = (await service.history(memory_id, Request(), caller)).events
+        after = (await service.history(memory_id, copy, caller)).events
+        assert [(e.action, e.reason, e.at, e.actor) for e in after] == [
+            *((e.action, e.reason, e.at, e.actor) for e in before),
+            ("imported", "Imported as it was.", caller.now, caller.actor),
+        ]
+    again = await service.import_lines(lines, copy, caller)
+    assert (again.stored, again.existing, again.events, again.problems) == (0, 3, 0, ())
+    undone = await service.undo(run, UndoRequest(namespace="copy"), caller)
+    assert (undone.count, undone.kept) == (1, ())
+    assert (await service.get(door.id, copy, caller)).status == "active"
+    # Who is no admin brings memories along, and no history of things that may never have been.
+    report = await service.import_lines(lines, Request(namespace="third"), msgspec.structs.replace(caller, admin=False))
+    assert (report.stored, report.events) == (3, 0)
+    assert "verb admin" in report.note
+
+
+async def test_a_long_history_takes_several_lines_and_comes_without_no_memory(service, caller):
+    lamp = await keep(service, caller, "The lamp is on")
+    for number in range(8):
+        update = UpdateRequest(content=f"The lamp is on, {'and on ' * 1000}{number}", summary="The lamp is on")
+        await service.update(lamp.id, update, caller)
+    lines = [line async for line in service.export(ExportRequest(history=True), caller)]
+    assert [line[:9] for line in lines[1:3]] == [b'{"memory"', b'{"events"']
+    assert max(map(len, lines)) < 150_000
+    report = await service.import_lines(lines[2:3], Request(namespace="copy"), caller)
+    assert (report.stored, report.events, len(report.problems)) == (0, 0, 1)
+    report = await service.import_lines(lines, Request(namespace="copy"), caller)
+    assert (report.stored, report.events) == (1, 9)
+
+
+async def test_an_export_for_others_than_admins_leaves_out_what_must_not_be_mentioned(service, caller):
+    secret, door = await keep(service, caller, "My ex is called Robin"), await keep(service, caller, "The door is shut")
+    await service.forget(ForgetRequest(ids=(secret.id,), mode="suppress"), caller)
+    agent = msgspec.structs.replace(caller, admin=False)
+    for filters in (Filters(), Filters(status="suppressed"), Filters(status=("active", "suppressed"))):
+        lines = [line async for line in service.export(ExportRequest(history=True, filters=filters), agent)]
+        assert b"Robin" not in b"".join(lines)
+        assert (door.id.encode() in b"".join(lines)) == (filters.status != "suppressed")
+    assert b"Robin" in b"".join([line async for line in service.export(ListRequest(), caller)])
 
 
 async def test_settling_revives_nothing_that_was_forgotten(service, store, caller):
@@ -278,7 +367,7 @@ async def test_an_import_is_held_to_the_limits_of_a_write(service, caller):
     assert named == [
         "memory.id",
         "memory.valid_to",
-        "memory.memory_type",
+        "memory.task_id",
         "memory.metadata",
         "memory.context",
         "memory.status_reason",

@@ -68,8 +68,33 @@ async def test_erasing_takes_the_text_out_of_every_log(store: MemoryStore) -> No
         ("e3", None, True),
     ]
     assert b"kumquat" not in msgspec.json.encode(events)
-    assert [await store.receipt(NAMESPACE, key) is None for key in ("k1", "k2", "k3")] == [True, True, False]
+    emptied = [Receipt(key=key, fingerprint="", answer=b"") for key in ("k1", "k2")]
+    assert [await store.receipt(NAMESPACE, key) for key in ("k1", "k2")] == emptied
+    assert await store.receipt(NAMESPACE, "k3") == Receipt(key="k3", fingerprint="f", answer=b'{"id":"other"}')
     assert [r.id for r in await store.read(NAMESPACE, "retrievals")] == ["r2"]
+
+
+async def test_what_remains_of_a_text_is_told_wherever_it_stands(store: MemoryStore) -> None:
+    text = 'My "locker" code is kumquat. 柜子密码是金橘。'
+    secret = memory("secret", text)
+    changes = ChangeSet(
+        run=run("1", reason=f"Heard: {text}"),
+        puts=(record(secret, unit(1)), record(memory("other"), unit(2))),
+        events=(event("e1", "secret", "1", after=secret),),
+        receipt=Receipt(key="k1", fingerprint="f", answer=msgspec.json.encode({"id": "secret", "content": text})),
+    )
+    await store.commit(NAMESPACE, changes)
+    await store.log(NAMESPACE, retrievals=[retrieval("r1", ["secret"], text)])
+    assert await store.remains([text, "Nobody said this."])
+    erase = ChangeSet(run=run("2", reason=f"No more: {text}"), erases=("secret",), events=(event("e2", "secret", "2"),))
+    await store.commit(NAMESPACE, erase)
+    left = [place for place in await store.remains([text]) if "deleted documents" not in place]
+    assert left == []
+    # In any namespace, and where it is only quoted.
+    again = record(memory("third", f"They said: {text}", namespace="elsewhere"))
+    await store.commit("elsewhere", puts(again))
+    assert [place for place in await store.remains([text]) if "deleted documents" not in place]
+    await store.expunge()
 
 
 async def test_erasing_takes_the_text_out_of_the_reasons_of_runs(store: MemoryStore) -> None:
@@ -94,7 +119,7 @@ async def test_a_receipt_of_a_memory_with_an_unusual_id_goes_with_it(store: Memo
         receipt = Receipt(key=memory_id, fingerprint="f", answer=answer)
         await store.commit(NAMESPACE, replace(changes, receipt=receipt))
         await store.commit(NAMESPACE, ChangeSet(run=run("e"), erases=(memory_id,)))
-        assert await store.receipt(NAMESPACE, memory_id) is None
+        assert await store.receipt(NAMESPACE, memory_id) == Receipt(key=memory_id, fingerprint="", answer=b"")
 
 
 async def test_erasing_what_is_not_there_is_no_error(store: MemoryStore) -> None:

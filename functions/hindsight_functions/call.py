@@ -72,6 +72,7 @@ class Call:
             namespace=namespace,
             actor=principal.actor,
             request_id=self._id,
+            admin="admin" in principal.verbs,
         )
 
     async def once(self, verb: Verb) -> Caller:

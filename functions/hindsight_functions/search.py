@@ -10,7 +10,15 @@ from litestar.params import FromPath, JSONBody
 from litestar.response import Stream
 
 from hindsight_core.models import Memory, Retrieval
-from hindsight_core.requests import ContextRequest, ListRequest, PageRequest, RecallRequest, Request, SearchRequest
+from hindsight_core.requests import (
+    ContextRequest,
+    ExportRequest,
+    ListRequest,
+    PageRequest,
+    RecallRequest,
+    Request,
+    SearchRequest,
+)
 from hindsight_core.responses import (
     ContextBlock,
     EventPage,
@@ -77,9 +85,9 @@ async def list_events(asked: NamedDependency[PageRequest], call: NamedDependency
     return await call.service.events(asked, await call.by(asked, "read"))
 
 
-@get("/v1/export", media_type=LINES, **queried(ListRequest))
-async def export_memories(asked: NamedDependency[ListRequest], call: NamedDependency[Call]) -> Stream:
-    """Every memory of the scope as JSON Lines."""
+@get("/v1/export", media_type=LINES, **queried(ExportRequest))
+async def export_memories(asked: NamedDependency[ExportRequest], call: NamedDependency[Call]) -> Stream:
+    """Every memory of the scope as JSON Lines; suppressed ones only for a token with the verb admin."""
     lines = call.service.export(asked, await call.by(asked, "read"))
     # The first line is asked for here, so that what is wrong with the request is still an answer of its own.
     first = await anext(lines)

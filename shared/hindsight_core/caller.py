@@ -16,7 +16,8 @@ from hindsight_core.requests import Request
 class Caller(msgspec.Struct, frozen=True, kw_only=True):
     """One call: `now` is the server's clock, `namespace` what the header or token says when the request names none.
 
-    `actor` and `request_id` go into the audit events. `new_id` gives a fresh sortable id for an instant.
+    `actor` and `request_id` go into the audit events; `admin` says whether it may do everything in its namespaces.
+    `new_id` gives a fresh sortable id for an instant.
     """
 
     now: datetime
@@ -24,6 +25,7 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     namespace: str = "default"
     actor: str = "local"
     request_id: str = ""
+    admin: bool = True
 
     def clock(self, request: Request) -> datetime:
         """The instant at which the request happens, in UTC with milliseconds."""

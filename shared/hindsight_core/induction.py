@@ -10,7 +10,7 @@ import numpy as np
 
 from hindsight_core.ids import stable_id
 from hindsight_core.indexing import index_fields
-from hindsight_core.models import Memory
+from hindsight_core.models import Kind, Memory
 from hindsight_core.slots import language_of
 from hindsight_core.stores import Record
 from hindsight_core.temporal import find_ranges
@@ -38,7 +38,8 @@ def induced_id(namespace: str, voice: Memory) -> str:
 def induced(namespace: str, voice: Record, group: Sequence[Memory], now: datetime) -> Memory:
     """The memory that these episodes add up to, in the words of one of them; no surer than they are."""
     memory = voice.memory
-    (kind, _), *_ = Counter(one.kind for one in group).most_common(1)
+    kinds: Counter[Kind] = Counter(one.kind for one in group)
+    kind = kinds.most_common(1)[0][0]
     agents = {one.agent_id for one in group}
     return Memory(
         id=induced_id(namespace, memory),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 import msgspec
@@ -63,17 +64,25 @@ class Ledger:
         self._erased.append(record.memory.id)
         self._event(record.memory.id, "erased", reason, None, None)
 
-    def changes(self, *, receipt: Receipt | None = None, undone: str | None = None) -> ChangeSet:
-        """Everything, ready for one commit."""
+    def changes(
+        self,
+        *,
+        receipt: Receipt | None = None,
+        undone: str | None = None,
+        imported: tuple[Run, ...] | None = None,
+        history: Sequence[AuditEvent] = (),
+    ) -> ChangeSet:
+        """Everything, ready for one commit; `history` are events of elsewhere, for `ChangeSet.imported`."""
         # The run may have earlier change sets, which it counts already.
         run = msgspec.structs.replace(self.run, count=self.run.count + len(self._now) + len(self._erased))
         return ChangeSet(
             run=run,
             puts=tuple(self._now.values()),
             erases=tuple(self._erased),
-            events=tuple(self._events),
+            events=(*history, *self._events),
             receipt=receipt,
             undone=undone,
+            imported=imported,
         )
 
     def _put(self, record: Record, action: str, reason: str, *, before: Memory | None) -> None:

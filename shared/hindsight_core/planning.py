@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 
 from hindsight_core.caller import Caller, millis
+from hindsight_core.cues import language_of, sentence
 from hindsight_core.drafting import Times, draft
 from hindsight_core.effects import Effects, Kept, apply, sentences, unquoted, why_kept
 from hindsight_core.errors import InvalidInput
@@ -61,14 +62,19 @@ class WritePlan:
     def response(self) -> WriteResponse:
         return WriteResponse(results=tuple(self._decisions), run_id=self.ledger.run.run_id)
 
-    async def run(self, offered: list[Candidate], judged: dict[int, Kept | Verdict | None]) -> int | None:
-        """Decide in order; the sequence that the decisions rest on, None when they rest on nothing stored."""
+    async def run(
+        self, offered: list[Candidate], judged: dict[int, Kept | Verdict | None], *, spent: bool = False
+    ) -> int | None:
+        """Decide in order; the sequence that the decisions rest on, None when they rest on nothing stored.
+
+        With a `spent` idempotency key, something of whose answer was erased since, nothing is stored any more.
+        """
         request = self._request
         kept = [found for found in judged.values() if isinstance(found, Kept)]
         looks = bool(kept) and (request.reconcile != "none" or bool(request.supersedes))
         expected = (await self._store.head(self._scope.namespace)).sequence if looks else None
         replaced = await self._named(request.supersedes) if request.supersedes else []
-        stored = await self._stored_already(len(offered)) if kept else {}
+        stored, erased = await self._stored_already(len(offered)) if kept else ({}, set[int]())
         banned = await self._suppressed(kept) if kept else []
         near: list[list[Neighbour]] = [[] for _ in kept]
         by_key: list[Record] = []
@@ -87,6 +93,11 @@ class WritePlan:
                 turn += 1
                 if i in stored:
                     self._decisions.append(_known(candidate, stored[i]))
+                elif spent or i in erased:
+                    reason = sentence("key.erased", language_of(candidate.text), "commands")
+                    self._decisions.append(
+                        Decision(index=candidate.index, text=candidate.text, decision="refuse", reason=reason)
+                    )
                 else:
                     await self._store_one(i, found, self._around(found, close, by_key), replaced)
             else:
@@ -111,14 +122,19 @@ class WritePlan:
         vectors = np.stack([found.bare for found in kept])
         return await self._store.neighbours(self._scope.namespace, vectors, where, NEIGHBOURS)
 
-    async def _stored_already(self, candidates: int) -> dict[int, Memory]:
-        """By position, what an earlier try under the same idempotency key has stored and whose answer is gone."""
+    async def _stored_already(self, candidates: int) -> tuple[dict[int, Memory], set[int]]:
+        """By position, what an earlier try under the same idempotency key has stored and whose answer is gone.
+
+        And the positions of what it has stored and was erased since.
+        """
         key = self._request.idempotency_key
         if key is None:
-            return {}
+            return {}, set()
         ids = {stable_id(self._scope.namespace, key, str(i)): i for i in range(candidates)}
         found = await self._store.get(self._scope.namespace, list(ids))
-        return {ids[record.memory.id]: record.memory for record in found}
+        stored = {ids[record.memory.id]: record.memory for record in found}
+        gone = await self._store.erased(self._scope.namespace, [id_ for id_, i in ids.items() if i not in stored])
+        return stored, {ids[memory_id] for memory_id in gone}
 
     async def _named(self, ids: tuple[str, ...]) -> list[Record]:
         found = {record.memory.id: record for record in await self._store.get(self._scope.namespace, ids)}

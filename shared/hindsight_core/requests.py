@@ -182,6 +182,12 @@ class ListRequest(Request, frozen=True, kw_only=True):
     timezone: Timezone | None = None
 
 
+class ExportRequest(ListRequest, frozen=True, kw_only=True):
+    """What to export; with `history` also every change of each memory, the runs, and an end that counts them."""
+
+    history: bool = False
+
+
 class UpdateRequest(Request, frozen=True, kw_only=True):
     """What is not named stays; null removes what can be absent. `version` comes from `If-Match`."""
 

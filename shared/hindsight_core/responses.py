@@ -279,8 +279,13 @@ class ImportProblem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ImportReport(msgspec.Struct, frozen=True, kw_only=True):
-    """How many lines were stored, how many were there before, and which were kept out."""
+    """How many memories were stored, how many were there before, and which lines were kept out.
+
+    `events` counts what was stored of their histories; `note` says what of the lines was left out and why.
+    """
 
     stored: int
     existing: int
+    events: int = 0
+    note: str = ""
     problems: tuple[ImportProblem, ...] = ()

@@ -343,7 +343,7 @@ class MemoryService:
         return EventPage(events=tuple(events), cursor=cursor)
 
     def export(self, request: ListRequest, caller: Caller) -> AsyncIterator[bytes]:
-        """Every memory of the scope as JSON Lines, of any status."""
+        """Every memory of the scope as JSON Lines, of any status; an `ExportRequest` may ask for their histories."""
         check_request(request)
         for name in ("as_of", "cursor"):
             if getattr(request, name) is not None:
@@ -402,6 +402,17 @@ class MemoryService:
             # What this process has logged but not written yet is erased with the rest.
             await self._journal.flush()
         return self._noted(await self._forgetter.forget(request, caller))
+
+    async def remains(self, texts: Sequence[str], models: Sequence[str]) -> list[str]:
+        """Where texts still stand in all of the store, or their vectors by these models in the cache, as sentences."""
+        left = await self._store.remains(texts)
+        if kept := await self.vectors.kept(models, texts):
+            left.append(f"The cache holds the vectors of {kept} of the texts, for {self.vectors.ttl:g} s at most.")
+        return left
+
+    async def expunge(self) -> None:
+        """Take what was erased off the disk now, where the store leaves that to a later time."""
+        await self._store.expunge()
 
     async def restore(self, memory_id: str, request: RestoreRequest, caller: Caller) -> UpdateResponse:
         """Bring a forgotten memory back."""

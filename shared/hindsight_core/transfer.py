@@ -1,58 +1,38 @@
-"""Export and import of whole memories, as JSON Lines: a header line, then one memory a line."""
+"""Export and import of whole memories with their histories.
+
+JSON Lines: a header with the format's version; one line a memory, with the events of its history; further lines of
+events where a history is long; the runs, where a whole namespace is exported; and an end that tells how many there are.
+"""
 
 from __future__ import annotations
 
-import re
-from collections.abc import AsyncIterator, Sequence
-from typing import Literal
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator, Sequence
+from typing import get_args
 
 import msgspec
+from msgspec.structs import replace
 
-from hindsight_core.caller import Caller, instant
-from hindsight_core.decoding import decode
-from hindsight_core.drafting import SPECULATION_CAP, check_labels, check_no_secret
+from hindsight_core.caller import Caller
 from hindsight_core.embedding import Embedder
 from hindsight_core.errors import Conflict, HindsightError, InvalidInput
 from hindsight_core.filtering import where_of
 from hindsight_core.indexing import index_fields
 from hindsight_core.ledger import open_ledger
-from hindsight_core.legibility import check_legible
-from hindsight_core.models import Memory
+from hindsight_core.lines import FORMAT, Counts, End, Events, Header, Line, Runs
+from hindsight_core.models import AuditEvent, Memory, Run, Status
 from hindsight_core.passages import Passages
-from hindsight_core.requests import BATCH_LIMIT, ListRequest, Request
+from hindsight_core.requests import BATCH_LIMIT, ExportRequest, ListRequest, Request
 from hindsight_core.responses import ImportProblem, ImportReport, problem_of
-from hindsight_core.stores import MemoryStore, Record
+from hindsight_core.stores import MemoryStore, Record, Where
+from hindsight_core.transcription import Parsed, parsed
 
-FORMAT: Literal[1] = 1
-_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
-_INSTANTS = (
-    "observed_at",
-    "valid_from",
-    "valid_to",
-    "created_at",
-    "updated_at",
-    "last_accessed_at",
-    "expires_at",
-    "forgotten_at",
-)
-_LONGEST = {"content": 8000, "context": 8000, "summary": 1000, "key": 256, "speaker": 256, "status_reason": 4000}
 _NARROWER = ("user_id", "agent_id", "session_id", "task_id")
 _ATTEMPTS = 8
 PAGE = 500
-
-
-class Header(msgspec.Struct, frozen=True, kw_only=True):
-    """The first line of an export: its format's version and the namespace it came from."""
-
-    hindsight_export: Literal[1]
-    namespace: str
-    exported_at: str = ""
-
-
-class Line(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Every other line."""
-
-    memory: Memory
+# A line of about so many bytes fits into a request together with others; longer histories take more lines.
+_LONG_LINE = 100_000
+_NOTE = "Histories and runs were left out: to bring those along takes the verb admin."
 
 
 class Transfer:
@@ -61,21 +41,70 @@ class Transfer:
         self._embedder = embedder
 
     async def export(self, request: ListRequest, caller: Caller) -> AsyncIterator[bytes]:
-        """Every memory of the scope, of any status, one JSON line each, after a header line; streamed by pages."""
+        """Every memory of the scope, of any status, with its history if that is asked for; streamed by pages.
+
+        A caller that is not an admin gets no suppressed ones. With histories the export of a whole namespace holds its
+        runs, too.
+        """
         scope = caller.scope(request)
         where = where_of(scope, request.filters, zone=request.timezone, everything=True)
+        whole = where == Where()
+        if not caller.admin:
+            wanted: tuple[Status, ...] = where.statuses or get_args(Status)
+            where = replace(where, statuses=tuple(status for status in wanted if status != "suppressed"))
         now = caller.clock(request)
-        yield _json(Header(hindsight_export=FORMAT, namespace=scope.namespace, exported_at=now.isoformat()))
+        history = isinstance(request, ExportRequest) and request.history
+        counts = Counter[str]()
+        yield _json(
+            Header(
+                hindsight_export=FORMAT,
+                namespace=scope.namespace,
+                exported_at=now.isoformat(),
+                history=history,
+            )
+        )
         after: str | None = None
-        while page := await self._store.scan(scope.namespace, where, after=after, limit=PAGE):
-            for record in page:
-                yield _json(Line(memory=record.memory))
+        while page := await self._store.scan(scope.namespace, where, after=after, limit=PAGE, vectors=False):
             after = page[-1].memory.id
+            ids = [record.memory.id for record in page]
+            histories = await self._histories(scope.namespace, ids) if history else {}
+            for record in page:
+                first, *more = _pieces(histories.get(record.memory.id, []))
+                counts["memories"] += 1
+                counts["events"] += len(first) + sum(map(len, more))
+                yield _json(Line(memory=record.memory, history=tuple(first)))
+                for piece in more:
+                    yield _json(Events(events=tuple(piece)))
+        if not history:
+            return
+        if whole and caller.admin:
+            async for runs in self._runs(scope.namespace):
+                counts["runs"] += len(runs)
+                yield _json(Runs(runs=tuple(runs)))
+        yield _json(End(end=Counts(**counts)))
+
+    async def _histories(self, namespace: str, ids: Sequence[str]) -> dict[str, list[AuditEvent]]:
+        found: dict[str, list[AuditEvent]] = {}
+        after: str | None = None
+        while events := await self._store.read(namespace, "events", memory_ids=ids, after=after, limit=PAGE):
+            for event in events:
+                assert isinstance(event, AuditEvent)
+                found.setdefault(event.memory_id, []).append(event)
+                after = event.id
+        return found
+
+    async def _runs(self, namespace: str) -> AsyncIterator[list[Run]]:
+        after: str | None = None
+        while page := await self._store.read(namespace, "runs", after=after, limit=PAGE):
+            runs = [run for run in page if isinstance(run, Run)]
+            after = runs[-1].run_id
+            yield runs
 
     async def import_lines(self, lines: Sequence[bytes], request: Request, caller: Caller) -> ImportReport:
-        """Store exported memories as they are, ids kept; ids that exist are left alone.
+        """Store exported memories as they are, ids, versions and histories kept; ids that exist are left alone.
 
-        A line at fault is reported by its number and kept out; the others are stored. At most 500 lines a call.
+        A line at fault is reported by its number and kept out; the others are stored. What was erased here does not
+        come back. At most 500 lines a call; histories take an admin.
         """
         for name in _NARROWER:
             if getattr(request, name) is not None:
@@ -83,85 +112,140 @@ class Transfer:
         if len(lines) > BATCH_LIMIT + 1:
             raise InvalidInput.of("lines", f"at most {BATCH_LIMIT} a call")
         target, now = caller.scope(request).namespace, caller.clock(request)
-        read: list[Memory] = []
+        read: list[tuple[int, Parsed]] = []
         problems: list[ImportProblem] = []
         for number, line in enumerate(lines, start=1):
             try:
-                memory = _read(line, target)
+                read.append((number, parsed(line, target)))
             except HindsightError as exc:
                 problems.append(ImportProblem(line=number, problem=problem_of(exc, caller.request_id)))
-            else:
-                if memory is not None:
-                    read.append(memory)
         passages = Passages(self._embedder)
-        fresh: list[Memory] = []
+        work = _Import(self._store, target, read, caller)
         for attempt in range(_ATTEMPTS):
-            known = {record.memory.id for record in await self._store.get(target, [memory.id for memory in read])}
-            fresh = list({memory.id: memory for memory in read if memory.id not in known}.values())
-            if not fresh:
-                break
+            work = _Import(self._store, target, read, caller)
+            await work.look()
             ledger = open_ledger("import", target, now, caller)
-            for record in await self._records(fresh, passages):
+            for record in await self._records(work.fresh, passages):
                 ledger.add(record, "imported", "Imported as it was.")
+            changes = ledger.changes(imported=tuple(work.runs), history=work.events)
+            if not changes.events and not changes.imported:
+                break
             try:
-                await self._store.commit(target, ledger.changes())
+                await self._store.commit(target, changes)
                 break
             except Conflict:
                 # Another import of the same memories came first; what it has stored exists now.
                 if attempt == _ATTEMPTS - 1:
                     raise
-        return ImportReport(stored=len(fresh), existing=len(read) - len(fresh), problems=tuple(problems))
+        return ImportReport(
+            stored=len(work.fresh),
+            existing=work.existing,
+            events=len(work.events),
+            note=_NOTE if work.left_out else "",
+            problems=tuple(sorted([*problems, *work.problems], key=lambda problem: problem.line)),
+        )
 
     async def _records(self, memories: list[Memory], passages: Passages) -> list[Record]:
-        texts = [(memory.embedded_text, memory.content, memory.context) for memory in memories]
+        searched = [memory for memory in memories if memory.memory_type != "working"]
+        texts = [(memory.embedded_text, memory.content, memory.context) for memory in searched]
         await passages.of([text for several in texts for text in several if text])
         records: list[Record] = []
         for memory in memories:
+            if memory.memory_type == "working":
+                records.append(Record(memory=memory, index=index_fields(memory)))
+                continue
             previous = [memory.context] if memory.context else []
             bare, mixed = await passages.pair(memory.embedded_text, memory.content, previous)
-            stored = msgspec.structs.replace(memory, version=1, embedding_model=passages.model)
+            stored = replace(memory, embedding_model=passages.model)
             records.append(Record(memory=stored, index=index_fields(stored), bare=bare, mixed=mixed))
         return records
 
 
-def _read(line: bytes, namespace: str) -> Memory | None:
-    """The memory of a line; None for a header or an empty line."""
-    if not line.strip():
-        return None
-    if b'"hindsight_export"' in line[:64]:
-        decode(line, Header)
-        return None
-    found = decode(line, Line)
-    check_legible(found)
-    memory = found.memory
-    _check(memory)
-    instants = {
-        name: instant(value, f"memory.{name}") for name in _INSTANTS if (value := getattr(memory, name)) is not None
-    }
-    confidence = min(memory.confidence, SPECULATION_CAP) if memory.kind == "speculation" else memory.confidence
-    memory = msgspec.structs.replace(memory, namespace=namespace, confidence=confidence, **instants)
-    if memory.valid_to is not None and memory.valid_to <= memory.valid_from:
-        raise InvalidInput.of("memory.valid_to", "is not after memory.valid_from")
-    return memory
+class _Import:
+    """What of the lines of one call is new to a namespace, as it is now."""
+
+    def __init__(self, store: MemoryStore, namespace: str, read: Sequence[tuple[int, Parsed]], caller: Caller) -> None:
+        self._store = store
+        self._namespace = namespace
+        self._read = read
+        self._caller = caller
+        self.fresh: list[Memory] = []
+        self.existing = 0
+        self.events: list[AuditEvent] = []
+        self.runs: list[Run] = []
+        self.problems: list[ImportProblem] = []
+        self.left_out = False
+
+    async def look(self) -> None:
+        memories = [line.memory for _, line in self._read if line.memory is not None]
+        ids = list(dict.fromkeys([memory.id for memory in memories] + [e.memory_id for e in self._told()]))
+        known = {record.memory.id for record in await self._store.get(self._namespace, ids)}
+        erased = await self._store.erased(self._namespace, [id_ for id_ in ids if id_ not in known])
+        here = set(known)
+        for number, line in self._read:
+            memory = line.memory
+            if memory is None:
+                continue
+            if memory.id in erased:
+                self._refuse(number, "memory.id", f"{memory.id!r} was erased here, and is not brought back")
+            elif memory.id in here:
+                self.existing += 1
+            else:
+                here.add(memory.id)
+                self.fresh.append(memory)
+        await self._take_histories(here)
+        await self._take_runs()
+
+    def _told(self) -> Iterator[AuditEvent]:
+        for _, line in self._read:
+            yield from line.events
+
+    async def _take_histories(self, here: set[str]) -> None:
+        """The events that are not known yet, of memories that are here: no text comes without its memory."""
+        told = {event.id: event for event in self._told()}
+        if not self._caller.admin:
+            self.left_out = bool(told)
+            return
+        known: set[str] = set()
+        ids = list(told)
+        for start in range(0, len(ids), PAGE):
+            some = ids[start : start + PAGE]
+            found = await self._store.read(self._namespace, "events", ids=some, limit=PAGE)
+            known.update(event.id for event in found if isinstance(event, AuditEvent))
+        for number, line in self._read:
+            for event in line.events:
+                if line.memory is None and event.memory_id not in here:
+                    self._refuse(number, "events", f"the memory {event.memory_id!r} of this history is not here")
+                    break
+                if event.id not in known and event.memory_id in here:
+                    known.add(event.id)
+                    self.events.append(event)
+
+    async def _take_runs(self) -> None:
+        runs = [run for _, line in self._read for run in line.runs]
+        if runs and not self._caller.admin:
+            self.left_out = True
+            return
+        # A change keeps what is known already as it is.
+        self.runs = list({run.run_id: run for run in runs}.values())
+
+    def _refuse(self, line: int, field: str, why: str) -> None:
+        problem = problem_of(InvalidInput.of(field, why), self._caller.request_id)
+        self.problems.append(ImportProblem(line=line, problem=problem))
 
 
-def _check(memory: Memory) -> None:
-    """The limits of a write, and no secret anywhere."""
-    if not _ID.fullmatch(memory.id):
-        raise InvalidInput.of("memory.id", "is not 1 to 64 letters, digits, dots, dashes or underscores")
-    if memory.memory_type == "working":
-        raise InvalidInput.of("memory.memory_type", "working memory belongs to a task and is not imported")
-    if memory.visibility == "private" and memory.agent_id is None:
-        raise InvalidInput.of("memory.agent_id", "a private memory needs the agent it belongs to")
-    if memory.access_count < 0:
-        raise InvalidInput.of("memory.access_count", "is below 0")
-    check_labels(memory.tags, memory.metadata, within="memory.")
-    for name, longest in _LONGEST.items():
-        text = getattr(memory, name)
-        if text is not None and len(text) > longest:
-            raise InvalidInput.of(f"memory.{name}", f"is over {longest} characters")
-        if text is not None:
-            check_no_secret(text, f"memory.{name}")
+def _pieces(events: Sequence[AuditEvent]) -> list[list[AuditEvent]]:
+    """The events in groups of about one line each; at least one group."""
+    pieces: list[list[AuditEvent]] = [[]]
+    size = 0
+    for event in events:
+        length = len(msgspec.json.encode(event))
+        if pieces[-1] and size + length > _LONG_LINE:
+            pieces.append([])
+            size = 0
+        pieces[-1].append(event)
+        size += length
+    return pieces
 
 
 def _json(value: msgspec.Struct) -> bytes:

@@ -73,8 +73,9 @@ class Writer:
             raise InvalidInput.of("reconcile", "there is no judge here: HINDSIGHT_JUDGE names none")
         scope = caller.scope(request)
         fingerprint = _fingerprint(request)
-        if (answer := await self._answered(scope, request, fingerprint)) is not None:
-            return answer
+        spent = await self._answered(scope, request, fingerprint)
+        if isinstance(spent, WriteResponse):
+            return spent
         offered = without_orders(candidates(request), request, given)
         passages = passages or Passages(self._embedder)
         judged = await self._judge(request, offered, passages)
@@ -85,11 +86,11 @@ class Writer:
         for attempt in range(ATTEMPTS):
             async with lock:
                 plan = WritePlan(self._store, request, caller, scope, times, self._settings, passages.model, rulings)
-                expected = await plan.run(offered, judged)
+                expected = await plan.run(offered, judged, spent=spent)
                 asks = plan.questions if self._arbiter is not None and not asked else {}
                 response = msgspec.structs.replace(plan.response(), degraded=degraded)
                 receipt = None
-                if request.idempotency_key is not None:
+                if request.idempotency_key is not None and not spent:
                     body = msgspec.json.encode(response)
                     receipt = Receipt(key=request.idempotency_key, fingerprint=fingerprint, answer=body)
                 try:
@@ -101,8 +102,9 @@ class Writer:
                             searchable=request.wait == "searchable",
                         )
                 except Conflict:
-                    if (answer := await self._answered(scope, request, fingerprint)) is not None:
-                        return answer
+                    spent = await self._answered(scope, request, fingerprint)
+                    if isinstance(spent, WriteResponse):
+                        return spent
                 else:
                     if not asks:
                         if plan.accesses:
@@ -129,12 +131,13 @@ class Writer:
             return {}, f"{exc.detail} Rules decided."
         return dict(zip(questions, rulings, strict=True)), None
 
-    async def _answered(self, scope: Scope, request: WriteRequest, fingerprint: str) -> WriteResponse | None:
+    async def _answered(self, scope: Scope, request: WriteRequest, fingerprint: str) -> WriteResponse | bool:
+        """The answer that this request was given before; else whether its key is spent, on what was erased since."""
         if request.idempotency_key is None:
-            return None
+            return False
         receipt = await self._store.receipt(scope.namespace, request.idempotency_key)
-        if receipt is None:
-            return None
+        if receipt is None or not receipt.answer:
+            return receipt is not None
         if receipt.fingerprint != fingerprint:
             raise Conflict(
                 "idempotency_key: was used for another request.",

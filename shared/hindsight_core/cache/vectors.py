@@ -55,6 +55,14 @@ class VectorCache:
         }
         await self._cache.put(values, self.ttl)
 
+    async def kept(self, identities: Collection[str], texts: Collection[str]) -> int:
+        """Of how many of these texts a vector is kept, in either role."""
+        kept = 0
+        for text in texts:
+            found = await self._cache.get([_name(identity, role, text) for identity in identities for role in _ROLES])
+            kept += any(value is not None for value in found)
+        return kept
+
     async def erase(self, identities: Collection[str], texts: Collection[str]) -> bool:
         """Remove what is kept of texts, in both roles. False when it may still be there, for `ttl` at most."""
         return await self._cache.delete(

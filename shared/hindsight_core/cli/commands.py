@@ -79,6 +79,7 @@ def run(arguments: Sequence[str]) -> int:
     """Run a command line; its exit code. Nothing but a defect raises."""
     # Importing them declares them.
     from hindsight_core.cli import (
+        backup,
         bench,
         calibrating,
         doctor,
@@ -93,7 +94,7 @@ def run(arguments: Sequence[str]) -> int:
         writing,
     )
 
-    del bench, calibrating, doctor, erase, evaluating, mcp, reading, serve, sweep, token, transfer, writing
+    del backup, bench, calibrating, doctor, erase, evaluating, mcp, reading, serve, sweep, token, transfer, writing
     try:
         app(list(arguments), prog_name="hindsight")
     except SystemExit as exc:

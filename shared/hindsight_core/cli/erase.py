@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import AsyncIterator, Iterable
-from pathlib import Path
 from typing import Annotated
 
 import msgspec
@@ -14,12 +13,10 @@ from hindsight_core.cli import tables
 from hindsight_core.cli.commands import DONE, NOTHING, command
 from hindsight_core.cli.target import Memories, Target
 from hindsight_core.decoding import convert
-from hindsight_core.errors import NotFound
-from hindsight_core.home import local_path
+from hindsight_core.errors import InvalidInput, NotFound
 from hindsight_core.models import Memory
+from hindsight_core.remains import forms_of
 from hindsight_core.requests import ForgetRequest, ListRequest, PageRequest, Request
-
-_CHUNK = 1 << 20
 
 
 @command("erase")
@@ -39,35 +36,52 @@ async def erase(
     whose = convert(target.scope(), Request)
     left: list[str] = []
     async with target.open(embedder=False) as memories:
-        texts = {text for memory_id in ids if verify async for text in _texts(memories, memory_id, whose)}
+        known = [memory for memory_id in ids if verify async for memory in _states(memories, memory_id, whose)]
+        texts = {text for memory in known for text in (memory.content, memory.summary) if text}
         answer = await memories.forget(request)
         if verify:
             left += [place async for place in _places(memories, target, ids, texts)]
-    if verify and target.url is None and (path := local_path(target.settings().store)) is not None:
-        left += _files(path, texts)
+            if (near := target.near(memories)) is not None:
+                models = {memory.embedding_model for memory in known if memory.embedding_model}
+                left += await near.remains(sorted(texts), sorted(models))
     if target.as_json:
         tables.say_json({"run_id": answer.run_id, "count": answer.count, "verified": verify and not left, "left": left})
     else:
         console = tables.console()
         console.print(f"{answer.count} erased.")
         if verify:
-            where = "memories, histories, events and logged searches"
-            where += "; the server's files were not looked into" if target.url is not None else " and the file"
+            where = "memories, histories, events, runs and logged searches"
+            where += (
+                "; the server's store itself was not looked into"
+                if target.url is not None
+                else ", all that the store keeps, receipts and unfinished changes too, and the cache"
+            )
             console.print("\n".join(left) if left else f"Nothing of {len(texts)} texts is left: looked into {where}.")
     return DONE if answer.count and not left else NOTHING
 
 
-async def _texts(memories: Memories, memory_id: str, whose: Request) -> AsyncIterator[str]:
-    """Every text that a memory has and had."""
+@command("expunge")
+async def expunge(target: Target) -> None:
+    """Take what was erased off the disk now. OpenSearch keeps deleted documents until it merges; this makes it merge.
+
+    It keeps them for its own recovery for about half a minute, so run it that long after erasing.
+    """
+    async with target.open(embedder=False) as memories:
+        if (near := target.near(memories)) is None:
+            raise InvalidInput.of("--url", "a server's store is expunged where it is; name it with --store")
+        await near.expunge()
+
+
+async def _states(memories: Memories, memory_id: str, whose: Request) -> AsyncIterator[Memory]:
+    """Everything that a memory is and was."""
     try:
         events = (await memories.history(memory_id, whose)).events
         held: list[Memory | None] = [await memories.get(memory_id, whose)]
     except NotFound:
         return
     for memory in [*held, *(event.before for event in events), *(event.after for event in events)]:
-        for text in () if memory is None else (memory.content, memory.summary):
-            if text:
-                yield text
+        if memory is not None:
+            yield memory
 
 
 async def _places(memories: Memories, target: Target, ids: Iterable[str], texts: set[str]) -> AsyncIterator[str]:
@@ -80,7 +94,7 @@ async def _places(memories: Memories, target: Target, ids: Iterable[str], texts:
             pass
         else:
             yield f"The memory {memory_id} is still there."
-    forms = _forms(texts)
+    forms = forms_of(texts)
     async for line in memories.export(convert(target.scope(), ListRequest)):
         if any(form in line for form in forms):
             known = msgspec.json.decode(line)["memory"]["id"]
@@ -100,27 +114,10 @@ async def _places(memories: Memories, target: Target, ids: Iterable[str], texts:
                 yield f"The logged search {entry.id} holds the text."
         if (cursor := found.cursor) is None:
             break
-
-
-def _files(path: Path, texts: set[str]) -> list[str]:
-    """The files of an embedded store that hold a text, byte by byte."""
-    forms = _forms(texts)
-    longest = max(map(len, forms), default=0)
-    left: list[str] = []
-    for file in (path, *(path.with_name(path.name + suffix) for suffix in ("-wal", "-shm", "-journal"))):
-        if not file.exists():
-            continue
-        with file.open("rb") as stream:
-            rest = b""
-            while chunk := stream.read(_CHUNK):
-                window = rest + chunk
-                if any(form in window for form in forms):
-                    left.append(f"The file {file} holds the text.")
-                    break
-                rest = window[-longest:] if longest else b""
-    return left
-
-
-def _forms(texts: set[str]) -> list[bytes]:
-    """The texts as they stand in files and answers: as they are, and inside JSON."""
-    return list({form for text in texts for form in (text.encode(), msgspec.json.encode(text)[1:-1])})
+    while True:
+        told = await memories.runs(convert({**target.scope(), "cursor": cursor, "limit": 1000}, PageRequest))
+        for run in told.runs:
+            if any(form in msgspec.json.encode(run) for form in forms):
+                yield f"The reason of the run {run.run_id} holds the text."
+        if (cursor := told.cursor) is None:
+            break

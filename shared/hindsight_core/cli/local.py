@@ -111,6 +111,12 @@ class Local:
     async def forget(self, request: ForgetRequest) -> ForgetResponse:
         return await self._service.forget(request, self._caller())
 
+    async def remains(self, texts: Sequence[str], models: Sequence[str]) -> list[str]:
+        return await self._service.remains(texts, models)
+
+    async def expunge(self) -> None:
+        await self._service.expunge()
+
     async def restore(self, memory_id: str, request: RestoreRequest) -> UpdateResponse:
         return await self._service.restore(memory_id, request, self._caller())
 

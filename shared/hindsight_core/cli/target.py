@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, Union
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, Union, cast
 
 import typer
 
@@ -79,6 +79,10 @@ class Target(Options, frozen=True, kw_only=True):
     def settings(self) -> Settings:
         """The settings of a local store: the environment's, with what the options say instead."""
         return load(os.environ, data_dir=data_dir(), store=self.store, namespace=self.namespace)
+
+    def near(self, memories: Memories) -> Local | None:
+        """The store in this process that `open` gave; None for a server."""
+        return None if self.url is not None else cast("Local", memories)
 
     @asynccontextmanager
     async def open(self, *, embedder: bool) -> AsyncGenerator[Memories]:

@@ -19,9 +19,10 @@ from hindsight_core.cli.files import open_file, progress_bar, read_file
 from hindsight_core.cli.locomo import Sample, is_locomo, read_locomo
 from hindsight_core.cli.options import Selection
 from hindsight_core.cli.target import Memories, Target
-from hindsight_core.decoding import convert
+from hindsight_core.decoding import convert, decode
 from hindsight_core.errors import InvalidInput
-from hindsight_core.requests import BATCH_LIMIT, ListRequest, WriteRequest
+from hindsight_core.lines import End
+from hindsight_core.requests import BATCH_LIMIT, ExportRequest, WriteRequest
 from hindsight_core.responses import ImportProblem, ImportReport, Problem
 
 Adapter: TypeAlias = Literal["auto", "hindsight", "chat", "locomo"]
@@ -35,6 +36,8 @@ class Imported(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     stored: int
     existing: int
+    events: int = 0
+    note: str = ""
     problems: tuple[ImportProblem, ...] = ()
     evaluation: Evaluation | None = None
 
@@ -44,9 +47,10 @@ async def export(
     target: Target,
     chosen: Selection,
     file: Annotated[str, typer.Argument(metavar="[FILE]", help="Where to write; standard output by default.")] = "-",
+    history: Annotated[bool, typer.Option(help="With the history of each memory, and the runs.")] = True,
 ) -> None:
     """Write every memory of the scope, of any status, as JSON Lines that `import` reads back."""
-    request = convert({**target.scope(), "filters": chosen.filters()}, ListRequest)
+    request = convert({**target.scope(), "filters": chosen.filters(), "history": history}, ExportRequest)
     async with target.open(embedder=False) as memories:
         if file == "-":
             async for line in memories.export(request):
@@ -54,10 +58,10 @@ async def export(
             sys.stdout.buffer.flush()
             return
         with open_file(file, "wb") as out:
-            count = -1  # the first line is the header
+            count = 0
             async for line in memories.export(request):
                 out.write(line)
-                count += 1
+                count += line.startswith(b'{"memory"')
     tables.console(error=True).print(f"{count} memories in {file}")
 
 
@@ -103,7 +107,7 @@ async def import_(
 
 async def _import_export(memories: Memories, data: bytes, target: Target) -> Imported:
     lines = data.splitlines()
-    total = Imported(stored=0, existing=0)
+    total = Imported(stored=0, existing=0, problems=tuple(_cut_off(lines)))
     with progress_bar() as progress:
         bar = progress.add_task("memories", total=len(lines))
         start = 0
@@ -113,11 +117,26 @@ async def _import_export(memories: Memories, data: bytes, target: Target) -> Imp
             total = Imported(
                 stored=total.stored + report.stored,
                 existing=total.existing + report.existing,
+                events=total.events + report.events,
+                note=report.note or total.note,
                 problems=total.problems + moved,
             )
             start += len(part)
             progress.advance(bar, len(part))
     return total
+
+
+def _cut_off(lines: Sequence[bytes]) -> Iterator[ImportProblem]:
+    """What is missing from an export by its own account, which stands in its last line."""
+    if not lines or not lines[0].startswith(b'{"hindsight_export"') or b'"history":true' not in lines[0]:
+        return
+    told = next((line for line in reversed(lines) if line.strip()), b"")
+    if not told.startswith(b'{"end"'):
+        yield _refused(len(lines), "The export was cut off: its end is missing.")
+        return
+    wanted = decode(told, End).end.memories
+    if (found := sum(line.startswith(b'{"memory"') for line in lines)) != wanted:
+        yield _refused(len(lines), f"The export held {wanted} memories, and these are {found}.")
 
 
 async def _import_chats(
@@ -225,7 +244,10 @@ def _shape(data: bytes) -> Adapter:
 def _say(report: Imported, evaluation: Evaluation | None) -> None:
     console = tables.console()
     known = f", {report.existing} were there already" if report.existing else ""
-    console.print(f"{report.stored} stored{known}")
+    events = f" with {report.events} events of their history" if report.events else ""
+    console.print(f"{report.stored} stored{events}{known}")
+    if report.note:
+        console.print(report.note)
     for fault in report.problems[:_SHOWN]:
         console.print(f"  line {fault.line}: {fault.problem.detail}")
     if len(report.problems) > _SHOWN:

@@ -135,7 +135,10 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True):
-    """The stored answer of a request with an idempotency key; `fingerprint` identifies the body it was made for."""
+    """The stored answer of a request with an idempotency key; `fingerprint` identifies the body it was made for.
+
+    Both are empty once a memory that the answer names was erased: the key stays used.
+    """
 
     key: str
     fingerprint: str
@@ -146,9 +149,11 @@ class ChangeSet(msgspec.Struct, frozen=True, kw_only=True):
     """Everything one call changes; applied whole or not at all.
 
     `puts` replace or create memories (a put of version v+1 over v; version 1 must not exist yet). `erases` are ids
-    whose text, vector, index entries, event bodies and retrieval-log entries go for good, leaving an id in
-    `tombstones` without text. `events` are the audit of exactly these changes. `undone` marks a run as undone by
-    `run.run_id`. A long run comes in several change sets with the same `run_id`: its latest `run` is kept.
+    whose text, vector, index entries, event bodies, receipts and retrieval-log entries go for good, leaving an id in
+    `tombstones` without text, and receipts that say no more than that their key was used. `events` are the audit of
+    exactly these changes. `undone` marks a run as undone by `run.run_id`. A long run comes in several change sets with
+    the same `run_id`: its latest `run` is kept. With `imported` these come from elsewhere: a put of a memory that does
+    not exist may have any version, and those runs, where they are not known, are kept beside `run`.
     """
 
     run: Run
@@ -157,6 +162,7 @@ class ChangeSet(msgspec.Struct, frozen=True, kw_only=True):
     events: tuple[AuditEvent, ...] = ()
     receipt: Receipt | None = None
     undone: str | None = None
+    imported: tuple[Run, ...] | None = None
 
 
 class Access(msgspec.Struct, frozen=True, kw_only=True):
@@ -249,12 +255,16 @@ class MemoryStore(Protocol):
         *,
         ids: Sequence[str] | None = None,
         memory_id: str | None = None,
+        memory_ids: Sequence[str] | None = None,
         run_id: str | None = None,
         since: int | None = None,
         after: str | None = None,
         limit: int = 100,
     ) -> list[AuditEvent] | list[Run] | list[Retrieval]:
-        """Entries of a log in order of their ids (which are their order in time), strictly after the id `after`."""
+        """Entries of a log in order of their ids (which are their order in time), strictly after the id `after`.
+
+        `memory_ids` is for events alone: those of any of these memories.
+        """
         ...
 
     async def receipt(self, namespace: str, key: str) -> Receipt | None:
@@ -271,6 +281,14 @@ class MemoryStore(Protocol):
 
     async def keep(self, name: str, text: str, *, expected: int) -> Note:
         """Put `text` in the place of version `expected`, durably; `Conflict` when another one stands there."""
+        ...
+
+    async def remains(self, texts: Sequence[str]) -> list[str]:
+        """Where one of these texts still stands, in all that the store keeps, as sentences; reads everything."""
+        ...
+
+    async def expunge(self) -> None:
+        """Take what was erased off the disk now, where that is left to a later time."""
         ...
 
     async def check(self) -> Component:

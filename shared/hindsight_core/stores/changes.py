@@ -50,7 +50,7 @@ class Transaction:
                 f"The namespace is at change {self._sequence - 1}, not {expected}.", remedy="Read it again and retry."
             )
         for record in changes.puts:
-            self._put(record)
+            self._put(record, imported=changes.imported is not None)
         self._add_events(changes.events)
         self._add_run(changes)
         if changes.receipt is not None:
@@ -66,7 +66,7 @@ class Transaction:
         )
         return self._sequence
 
-    def _put(self, record: Record) -> None:
+    def _put(self, record: Record, *, imported: bool) -> None:
         memory = record.memory
         packed = pack(record)
         self._check_vectors(record, packed)
@@ -75,7 +75,7 @@ class Transaction:
             " JOIN terms t ON t.row = m.row LEFT JOIN vectors v ON v.row = m.row WHERE m.namespace = ? AND m.id = ?",
             (self._number, memory.id),
         ).fetchone()
-        if memory.version != (1 if old is None else old[1] + 1):
+        if memory.version != (1 if old is None else old[1] + 1) and not (imported and old is None):
             state = "does not exist" if old is None else f"is at version {old[1]}"
             raise Conflict(f"{memory.id} {state}.", remedy="Read it again and retry.")
         if old is None:
@@ -163,6 +163,9 @@ class Transaction:
             # A run that commits page by page stays one run; a reason that erasing has emptied stays empty.
             run = replace(run, reason=earlier.reason, undone_by=run.undone_by or earlier.undone_by)
         self._put_run(run)
+        for other in changes.imported or ():
+            if self._run(other.run_id) is None:
+                self._put_run(other)
         if changes.undone is not None:
             undone = self._run(changes.undone)
             if undone is None:
@@ -217,9 +220,11 @@ class Transaction:
         for run_id in {event.run_id for _, event in events}:
             if (run := self._run(run_id)) is not None and (reason := _unquoting(run.reason, texts)) != run.reason:
                 self._put_run(replace(run, reason=reason))
-        for table, links, column in (("receipts", "answered", "receipt"), ("retrievals", "retrieved", "retrieval")):
-            naming = f"SELECT {column} FROM {links} WHERE namespace = ? AND memory_id = ?"  # noqa: S608 - our own names
-            self._execute(f"DELETE FROM {table} WHERE row IN ({naming})", key)  # noqa: S608 - our own names
+        retrieved = "SELECT retrieval FROM retrieved WHERE namespace = ? AND memory_id = ?"
+        self._execute(f"DELETE FROM retrievals WHERE row IN ({retrieved})", key)  # noqa: S608 - our own names
+        answered = "SELECT receipt FROM answered WHERE namespace = ? AND memory_id = ?"
+        self._execute(f"UPDATE receipts SET fingerprint = '', answer = x'' WHERE row IN ({answered})", key)  # noqa: S608 - our own names
+        self._execute(f"DELETE FROM answered WHERE receipt IN ({answered})", key)  # noqa: S608 - our own names
 
 
 def _texts(memory: Memory) -> list[str]:

@@ -132,6 +132,7 @@ def read(
     *,
     ids: Sequence[str] | None,
     memory_id: str | None,
+    memory_ids: Sequence[str] | None,
     run_id: str | None,
     since: int | None,
     after: str | None,
@@ -159,6 +160,8 @@ def read(
                     params[0],
                     memory_id,
                 )
+    if memory_ids is not None:
+        add(f"l.memory_id IN ({','.join('?' * len(memory_ids))})", *memory_ids)
     if run_id is not None:
         match log:
             case "events":

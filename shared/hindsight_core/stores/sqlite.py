@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from hindsight_core.errors import ConfigurationError, StoreUnavailable
 from hindsight_core.models import AuditEvent, MemoryType, Retrieval, Run, Status
+from hindsight_core.remains import forms_of, in_files
 from hindsight_core.responses import Component
 from hindsight_core.stores import (
     Access,
@@ -143,6 +144,7 @@ class SqliteStore:
         *,
         ids: Sequence[str] | None = None,
         memory_id: str | None = None,
+        memory_ids: Sequence[str] | None = None,
         run_id: str | None = None,
         since: int | None = None,
         after: str | None = None,
@@ -155,6 +157,7 @@ class SqliteStore:
                 log,
                 ids=ids,
                 memory_id=memory_id,
+                memory_ids=memory_ids,
                 run_id=run_id,
                 since=since,
                 after=after,
@@ -176,6 +179,15 @@ class SqliteStore:
             self._writer,
             lambda: self._connections.write(lambda connection: notes.write(connection, name, text, expected)),
         )
+
+    async def remains(self, texts: Sequence[str]) -> list[str]:
+        return await self._on(self._readers, lambda: in_files(self._path, forms_of(texts)))
+
+    async def expunge(self) -> None:
+        def run() -> None:
+            self._wiped = self._connections.wipe(wait=self._erase_wait)
+
+        await self._on(self._writer, run)
 
     async def check(self) -> Component:
         await self._read(lambda connection: connection.execute("SELECT count(*) FROM meta").fetchone())

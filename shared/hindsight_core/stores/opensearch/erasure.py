@@ -14,6 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from hindsight_core.models import AuditEvent, Memory, Run
+from hindsight_core.stores import Receipt
 from hindsight_core.stores.opensearch.connection import Json
 from hindsight_core.stores.opensearch.documents import access_id, document_id, kept_in_document
 from hindsight_core.stores.opensearch.indices import Action, Indices, json
@@ -62,7 +63,7 @@ class Eraser:
         for start in range(0, len(ids), _CHUNK):
             some = ids[start : start + _CHUNK]
             await self._remove(namespace, "retrievals", some)
-            await self._remove(namespace, "journal", some, _is("log", "receipt"), _until(version))
+            await self._empty_receipts(namespace, some, version)
 
     async def _take_texts(self, namespace: str, ids: Sequence[str], version: int) -> None:
         places = [document_id(namespace, memory_id) for memory_id in ids]
@@ -109,9 +110,23 @@ class Eraser:
                 actions.append(_rewritten(namespace, hit, replace(run, reason=reason), version))
         return actions
 
-    async def _remove(self, namespace: str, index: Index, ids: Sequence[str], *conditions: Json) -> None:
+    async def _empty_receipts(self, namespace: str, ids: Sequence[str], version: int) -> None:
+        """Take everything from the receipts that name one of the memories, but that their key was used."""
+        filters = [_is("namespace", namespace), {"terms": {"memory_ids": list(ids)}}, _is("log", "receipt")]
+        body: Json = {"query": {"bool": {"filter": [*filters, {"range": {"version": {"lte": version}}}]}}}
+        hits = await self._indices.pages("journal", namespace, {**body, "_source": ["id"]})
+        actions: list[Action] = []
+        for hit in hits:
+            key = hit["_source"]["id"]
+            emptied = msgspec.json.encode(Receipt(key=key, fingerprint="", answer=b"")).decode()
+            source: Json = {"id": key, "namespace": namespace, "log": "receipt", "version": version, "body": emptied}
+            fields = {"_id": hit["_id"], "routing": namespace, **versioned(version)}
+            actions.append(Action("journal", "index", fields, json(source)))
+        await self._indices.write(actions)
+
+    async def _remove(self, namespace: str, index: Index, ids: Sequence[str]) -> None:
         """Delete what names one of the memories."""
-        filters = [_is("namespace", namespace), {"terms": {"memory_ids": list(ids)}}, *conditions]
+        filters = [_is("namespace", namespace), {"terms": {"memory_ids": list(ids)}}]
         hits = await self._indices.pages(index, namespace, {"query": {"bool": {"filter": filters}}, "_source": False})
         await self._indices.write([Action(index, "delete", {"_id": hit["_id"], "routing": namespace}) for hit in hits])
 
@@ -125,10 +140,6 @@ def _rewritten(namespace: str, hit: Json, entry: AuditEvent | Run, version: int)
     source = {**hit["_source"], "body": msgspec.json.encode(entry).decode()}
     fields = {"_id": hit["_id"], "routing": namespace, **versioned(version)}
     return Action("journal", "index", fields, json(source))
-
-
-def _until(version: int) -> Json:
-    return {"range": {"version": {"lte": version}}}
 
 
 def _is(field: str, value: str) -> Json:

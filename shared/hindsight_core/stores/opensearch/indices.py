@@ -134,6 +134,30 @@ class Indices:
         await self._connection.request("POST", f"/{names}/_flush")
         await self._connection.request("POST", f"/{names}/_forcemerge", params={"only_expunge_deletes": "true"})
 
+    async def holding(self, forms: Sequence[bytes]) -> list[str]:
+        """The documents that hold one of these forms of a text, wherever and whosever they are, as sentences."""
+        left: list[str] = []
+        for index in INDICES:
+            await self.refresh(index)
+            body: Json = {"size": _PAGE, "sort": ["_doc"]}
+            page = await self._connection.request("POST", f"/{self.name(index)}/_search", body, params={"scroll": "1m"})
+            while hits := self._complete(page)["hits"]["hits"]:
+                for hit in hits:
+                    held = msgspec.json.encode(hit["_source"])
+                    if any(form in held for form in forms):
+                        left.append(f"The document {hit['_id']} of {self.name(index)} holds the text.")
+                page = await self._connection.request(
+                    "POST", "/_search/scroll", {"scroll": "1m", "scroll_id": page["_scroll_id"]}
+                )
+            await self._connection.request("DELETE", "/_search/scroll", {"scroll_id": [page["_scroll_id"]]})
+        return left
+
+    async def deleted(self) -> int:
+        """How many deleted documents are still on the disk."""
+        names = ",".join(self.name(index) for index in INDICES)
+        answer = await self._connection.request("GET", f"/{names}/_stats/docs")
+        return int(answer["_all"]["total"]["docs"]["deleted"])
+
     async def _bulk(self, actions: Sequence[Action], *, repeatable: bool) -> list[Outcome]:
         """One request; what a busy node puts off is sent again."""
         outcomes: dict[int, Outcome] = {}

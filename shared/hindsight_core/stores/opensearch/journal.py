@@ -36,6 +36,7 @@ class Journal:
         *,
         ids: Sequence[str] | None,
         memory_id: str | None,
+        memory_ids: Sequence[str] | None,
         run_id: str | None,
         since: int | None,
         after: str | None,
@@ -55,6 +56,8 @@ class Journal:
             filters.append({"terms": {"id": await self._runs_of(namespace, memory_id)}})
         elif memory_id is not None:
             filters.append({"term": {"memory_ids": memory_id}})
+        if memory_ids is not None:
+            filters.append({"terms": {"memory_ids": list(memory_ids)}})
         if run_id is not None:
             filters.append({"term": {"run_id": run_id}})
         if since is not None:

@@ -56,7 +56,8 @@ class Planner:
         _, journal = await both(self._read(ids, texts=bool(changes.erases)), self._entries(changes))
         erased = set(changes.erases)
         texts = self._erased_texts(changes)
-        steps = [*self._puts(changes.puts, erased), *self._erases(changes.erases)]
+        steps = self._puts(changes.puts, erased, imported=changes.imported is not None)
+        steps += self._erases(changes.erases)
         steps += self._journal(changes, journal, texts)
         after = replace(
             self._after,
@@ -83,13 +84,13 @@ class Planner:
                 texts[event.memory_id] |= texts_of([event.before, event.after])
         return texts
 
-    def _puts(self, records: Sequence[Record], erased: set[str]) -> list[Action]:
+    def _puts(self, records: Sequence[Record], erased: set[str], *, imported: bool) -> list[Action]:
         steps: dict[str, Action] = {}
         touches: list[Action] = []
         for record in records:
             memory = record.memory
             held = self._memories[memory.id]
-            if memory.version != (1 if held is None else held["version"] + 1):
+            if memory.version != (1 if held is None else held["version"] + 1) and not (imported and held is None):
                 state = "does not exist" if held is None else f"is at version {held['version']}"
                 raise Conflict(f"{memory.id} {state}.", remedy="Read it again and retry.")
             born = self._after.version if held is None else held["born"]
@@ -124,6 +125,7 @@ class Planner:
     async def _entries(self, changes: ChangeSet) -> dict[tuple[str, str], Json]:
         """What the journal holds already of that which the change will write."""
         names = [("run", changes.run.run_id), *(("event", event.id) for event in changes.events)]
+        names += [("run", other.run_id) for other in changes.imported or ()]
         if changes.undone is not None:
             names.append(("run", changes.undone))
         if changes.receipt is not None:
@@ -148,6 +150,7 @@ class Planner:
             run = replace(run, reason=without_quotes(run.reason, set[str]().union(*texts.values())))
         steps = [self._event(event, texts) for event in changes.events]
         steps.append(self._run(run))
+        steps += [self._run(other) for other in changes.imported or () if ("run", other.run_id) not in known]
         if changes.undone is not None:
             undone = run if changes.undone == run.run_id else None
             if undone is None:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from hindsight_core.errors import StoreUnavailable
 from hindsight_core.loops import both
 from hindsight_core.models import AuditEvent, MemoryType, Retrieval, Run, Status
+from hindsight_core.remains import forms_of
 from hindsight_core.responses import Component
 from hindsight_core.stores import (
     Access,
@@ -177,6 +178,7 @@ class OpenSearchStore:
         *,
         ids: Sequence[str] | None = None,
         memory_id: str | None = None,
+        memory_ids: Sequence[str] | None = None,
         run_id: str | None = None,
         since: int | None = None,
         after: str | None = None,
@@ -189,6 +191,7 @@ class OpenSearchStore:
                 log,
                 ids=ids,
                 memory_id=memory_id,
+                memory_ids=memory_ids,
                 run_id=run_id,
                 since=since,
                 after=after,
@@ -228,6 +231,12 @@ class OpenSearchStore:
         async with self._in_time():
             await self._indices.search("memories", None, {"size": 0, "terminate_after": 1})
             return Component(name="store", status="ok", detail=f"OpenSearch at {self._connection.address}")
+
+    async def remains(self, texts: Sequence[str]) -> list[str]:
+        left = await self._indices.holding(forms_of(texts))
+        if deleted := await self._indices.deleted():
+            left.append(f"{deleted} deleted documents are still on the disk: run `hindsight expunge` in half a minute.")
+        return left
 
     async def expunge(self) -> None:
         """Take what was erased off the disk, without waiting for the merges that do it in time.
