@@ -453,6 +453,10 @@ LOCAL, REMOTE = "127.0.0.1", "192.0.2.7"
 CALLS: list[tuple[bool, str | None, dict[str, str], bool]] = [
     (False, LOCAL, {}, True),
     (False, None, {}, False),
+    (False, LOCAL, {"x-forwarded-for": "127.0.0.1"}, True),
+    (False, LOCAL, {"x-forwarded-for": "8.8.8.8, 127.0.0.1"}, False),
+    (False, LOCAL, {"forwarded": "for=8.8.8.8"}, False),
+    (True, LOCAL, {"host": "localhost", "x-forwarded-for": "8.8.8.8"}, True),
     (False, LOCAL, {"host": "localhost:8100", "origin": "http://localhost:8100"}, True),
     (False, LOCAL, {"host": "[::1]:8100"}, True),
     (False, REMOTE, {}, False),
@@ -535,8 +539,10 @@ async def test_nobody_is_let_in_while_the_store_cannot_say_who_may(settings: Set
         assert (await ask(http, "GET", "/metrics")).status_code == 503
         assert "Nothing was changed" in await Wire(http).fail("memory_list")
         assert "127.0.0.1:9" in (await http.get("/ready")).text
-        for path in ("/ready", "/v1/stats"):
-            answer = await http.get(path, headers={"Host": "memory.example"})
+        form = {"grant_type": "client_credentials", "client_id": "a", "client_secret": "b"}
+        for path in ("/ready", "/v1/stats", "/oauth/token"):
+            method, data = ("POST", form) if path == "/oauth/token" else ("GET", None)
+            answer = await http.request(method, path, data=data, headers={"Host": "memory.example"})
             assert answer.status_code == 503
             assert "127.0.0.1:9" not in answer.text
     await service.aclose()

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from hindsight_core.cli.serve import listen
 from server import Server, environment, hindsight, server
 
 
@@ -38,6 +39,12 @@ def test_it_stops_cleanly_when_asked(tmp_path: Path, how: signal.Signals):
         code, said = found.stop(how)
     assert code == 0
     assert said.endswith("Stopped; everything is stored.\n")
+
+
+def test_small_answers_are_sent_at_once():
+    with listen("127.0.0.1", 0) as listening:
+        # What asyncio turns Nagle's algorithm off by.
+        assert listening.proto == socket.IPPROTO_TCP
 
 
 def test_a_taken_port_is_said_before_anything_is_opened(tmp_path: Path):

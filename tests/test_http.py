@@ -11,7 +11,7 @@ import pytest
 
 from hindsight_core.config import Settings
 from hindsight_core.service import MemoryService
-from serving import serving
+from serving import URL, serving
 
 ADDRESS = "My shipping address is 12 Elm Street, Leeds."
 DOG = "My dog is called Biscuit."
@@ -447,6 +447,7 @@ async def test_metrics_count_requests_decisions_and_searches(http: httpx.AsyncCl
 async def test_the_schema_names_every_route_with_the_limits_that_are_checked(http: httpx.AsyncClient):
     document = (await http.get("/schema")).json()
     assert document == (await http.get("/schema/openapi.json")).json()
+    assert document.pop("servers") == [{"url": URL}]
     operations = {(method, path) for path, found in document["paths"].items() for method in found}
     assert {
         ("post", "/v1/memories"),

@@ -149,3 +149,30 @@ async def test_the_operations_that_the_guide_names_are_in_the_openapi_document(s
         document = (await client.get("/schema/openapi.json")).json()
     operations = {operation["operationId"] for path in document["paths"].values() for operation in path.values()}
     assert set(re.findall(r"`(\w+)`", sentence)) <= operations
+
+
+async def test_a_custom_tool_may_send_blank_headers_where_nobody_filled_them_in(service, settings):
+    async with running(gateway(settings, service)) as http:
+        document = (await http.get("/schema/openapi.json")).json()
+
+        async def call(operation: str, **body: Any) -> dict[str, Any]:
+            """As Dify's custom tools do: every header of the operation is sent, blank without a value."""
+            path, method, found = next(
+                (path, method, one)
+                for path, methods in document["paths"].items()
+                for method, one in methods.items()
+                if one["operationId"] == operation
+            )
+            headers = {one["name"]: "" for one in found["parameters"] if one["in"] == "header"}
+            places = {one["name"]: body.pop(one["name"]) for one in found["parameters"] if one["in"] == "path"}
+            url = document["servers"][0]["url"] + path.format(**places)
+            answer = await http.request(method, url, json=body, headers=headers)
+            assert answer.is_success, answer.text
+            parsed: dict[str, Any] = answer.json()
+            return parsed
+
+        (written,) = (await call("write_memory", content="The user's tea is oolong", force=True))["results"]
+        assert (await call("search_memories", query="tea"))["hits"]
+        assert (await call("make_context", query="tea"))["text"]
+        await call("update_memory", memory_id=written["memory_id"], confidence=0.5)
+        assert (await call("forget_memories", ids=[written["memory_id"]]))["count"] == 1

@@ -36,11 +36,17 @@ async def admit(connection: Connection, handler: BaseRouteHandler) -> None:
     connection.scope["state"]["principal"] = found
 
 
-async def identify(connection: Connection) -> Principal:
-    """Who calls; raises the errors of `Access.principal`. What is wrong with the store is told on this machine only."""
+async def identify(connection: Connection, authorization: str | None = None) -> Principal:
+    """Who calls, by `authorization` where it is not in the header of that name.
+
+    Raises the errors of `Access.principal`. What is wrong with the store is told on this machine only.
+    """
     access: Access = connection.app.state.access
+    headers: Mapping[str, str] = connection.headers
+    if authorization is not None:
+        headers = {**headers, "authorization": authorization}
     try:
-        return await access.principal(connection.headers, _client(connection), datetime.now(UTC))
+        return await access.principal(headers, _client(connection), datetime.now(UTC))
     except StoreUnavailable as exc:
         if is_near(connection):
             raise

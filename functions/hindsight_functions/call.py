@@ -143,7 +143,8 @@ class Call:
 
     def keyed(self, data: WriteRequest) -> WriteRequest:
         """The write with the key of the `Idempotency-Key` header, where there is one."""
-        key = self._header("Idempotency-Key", IdempotencyKey)
+        # Blank is absent, as for `matching`.
+        key = self._header("Idempotency-Key", IdempotencyKey) if self._headers.get("Idempotency-Key") else None
         if key is None or key == data.idempotency_key:
             return data
         if data.idempotency_key is not None:
@@ -152,15 +153,16 @@ class Call:
 
     def unkeyed(self) -> None:
         """Refuse an `Idempotency-Key` where it would not be kept."""
-        if "Idempotency-Key" in self._headers:
+        if self._headers.get("Idempotency-Key"):
             raise InvalidInput.of(
                 "Idempotency-Key", "is for one memory; give each item an `idempotency_key` of its own"
             )
 
     def matching(self, data: UpdateRequest) -> UpdateRequest:
         """The update with the version of the `If-Match` header, where there is one; `*` is any version."""
-        tag = self._headers.get("If-Match")
-        if tag is None or tag.strip() == "*":
+        # Blank is absent: so workflow builders send what nobody filled in.
+        tag = self._headers.get("If-Match", "")
+        if tag.strip() in {"", "*"}:
             return data
         digits = tag.strip().strip('"')
         if not (digits.isascii() and digits.isdigit() and len(digits) < 10):

@@ -41,10 +41,12 @@ class Endpoint:
         """Load the protocol and serve until `close`. Loading takes a while, so it is done beside everything else."""
         try:
             manager = await asyncio.to_thread(_manager, body_limit)
-        except ModuleNotFoundError as exc:
-            missing = MissingExtra.of("The MCP SDK", "mcp")
-            missing.__cause__ = exc
-            self._manager.set_exception(missing)
+        except Exception as exc:  # whatever keeps it from loading, no message may wait for it
+            failed: Exception = exc
+            if isinstance(exc, ModuleNotFoundError):
+                failed = MissingExtra.of("The MCP SDK", "mcp")
+                failed.__cause__ = exc
+            self._manager.set_exception(failed)
             self._manager.exception()  # nobody may ever ask for it
             return
         async with manager.run():
@@ -101,12 +103,17 @@ def _manager(body_limit: int) -> StreamableHTTPSessionManager:
 
 
 def _named(request: Request[Any, Any, Any], header: str) -> str | None:
-    """The id in a header, which may be UTF-8; blank is absent."""
-    text = (request.headers.get(header) or "").strip()
+    """The id in a header, which may be UTF-8. A blank one is refused: it would reach everybody's memories."""
+    sent = request.headers.getall(header, [])
+    if not sent:
+        return None
+    if len(set(sent)) > 1:
+        raise InvalidInput.of(header, "is sent twice, with different values")
+    text = sent[0].strip()
+    if not text:
+        raise InvalidInput.of(header, "is blank; name one, or leave the header out")
     with suppress(UnicodeError):  # then it was Latin-1
         text = text.encode("latin-1").decode()
-    if not text:
-        return None
     scope_id: Any = ScopeId  # a constrained text is no class
     try:
         return str(convert(text, scope_id))

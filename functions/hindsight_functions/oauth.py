@@ -10,24 +10,23 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from datetime import UTC, datetime
 from typing import Any, get_args
 from urllib.parse import parse_qs, unquote_plus
 
 import msgspec
 from litestar import Request, Response, get, post
 
-from hindsight_core.access import Access, Principal
+from hindsight_core.access import Principal
 from hindsight_core.errors import Forbidden, Unauthenticated
 from hindsight_core.tokens import Verb
-from hindsight_functions.admission import OPEN
+from hindsight_functions.address import address_of
+from hindsight_functions.admission import OPEN, identify
 
 _RESOURCE = "/.well-known/oauth-protected-resource"
 _SERVER = "/.well-known/oauth-authorization-server"
 _AUTHORIZE, _TOKEN, _REGISTER = "/oauth/authorize", "/oauth/token", "/oauth/register"
 _GRANT = "client_credentials"
 _MCP = "/mcp"
-_HOST = re.compile(r"[A-Za-z0-9._:\[\]-]{1,255}")
 _NO_SIGN_IN = (
     "Nobody signs in at this server. Make a token with `hindsight token create NAME` where it runs, and set it in the "
     "client as the header `Authorization: Bearer TOKEN`, or as the secret of the client id NAME."
@@ -75,7 +74,7 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
 @get([_RESOURCE, _RESOURCE + _MCP], sync_to_thread=False, opt=dict(OPEN))
 def get_protected_resource(request: Request[Any, Any, Any]) -> ProtectedResource:
     """How this server is authorized against: bearer tokens, who gives them, and the scopes there are."""
-    address = _address(request)
+    address = address_of(request)
     resource = address + request.scope["path"].removeprefix(_RESOURCE)
     return ProtectedResource(resource=resource, authorization_servers=(address,))
 
@@ -83,7 +82,7 @@ def get_protected_resource(request: Request[Any, Any, Any]) -> ProtectedResource
 @get(_SERVER, sync_to_thread=False, opt=dict(OPEN))
 def get_authorization_server(request: Request[Any, Any, Any]) -> AuthorizationServer:
     """Where OAuth clients get their access token, and by which grant."""
-    address = _address(request)
+    address = address_of(request)
     return AuthorizationServer(
         issuer=address,
         authorization_endpoint=address + _AUTHORIZE,
@@ -100,11 +99,8 @@ async def grant_token(request: Request[Any, Any, Any]) -> Response[AccessToken |
         return _refused("unsupported_grant_type", f"grant_type: the one there is is {_GRANT}. {_NO_SIGN_IN}")
     basic = _basic(request.headers.get("authorization", ""))
     client_id, secret = basic or (form.get("client_id", ""), form.get("client_secret", ""))
-    access: Access = request.app.state.access
-    presented = {"host": request.headers.get("host", ""), "authorization": f"Bearer {secret}"}
-    client = request.client.host if request.client else None
     try:
-        principal = await access.principal(presented, client, datetime.now(UTC))
+        principal = await identify(request, f"Bearer {secret}")
     except Unauthenticated as exc:
         return _refused("invalid_client", exc.detail, status=401)
     if not _is_its_owner(client_id, principal):
@@ -138,7 +134,7 @@ def challenge(request: Request[Any, Any, Any], error: Unauthenticated) -> str:
     if "authorization" in request.headers:
         parts += ['error="invalid_token"', f'error_description="{_quoted(error.detail)}"']
     path = _MCP if request.scope["path"].rstrip("/") == _MCP else ""
-    parts.append(f'resource_metadata="{_address(request)}{_RESOURCE}{path}"')
+    parts.append(f'resource_metadata="{address_of(request)}{_RESOURCE}{path}"')
     return "Bearer " + ", ".join(parts)
 
 
@@ -163,15 +159,6 @@ def _basic(header: str) -> tuple[str, str] | None:
 
 def _is_its_owner(client_id: str, principal: Principal) -> bool:
     return principal.token is not None and client_id in {principal.token, principal.actor.removeprefix("token:")}
-
-
-def _address(request: Request[Any, Any, Any]) -> str:
-    """Where the client reached us."""
-    public: str = request.app.state.settings.public_url
-    if public:
-        return public.rstrip("/")
-    host = request.headers.get("host", "")
-    return f"{request.scope['scheme']}://{host if _HOST.fullmatch(host) else 'localhost'}"
 
 
 def _quoted(text: str) -> str:

@@ -13,6 +13,7 @@ from litestar.routes import HTTPRoute
 
 from hindsight_core.release import release
 from hindsight_core.responses import Problem
+from hindsight_functions.address import address_of
 from hindsight_functions.admission import OPEN
 from hindsight_functions.query import METADATA, parameters
 
@@ -20,10 +21,11 @@ Document: TypeAlias = dict[str, Any]
 
 _JSON, _PROBLEM, _ANY_VALUE = "application/json", "application/problem+json", {"type": "string"}
 _BEARER = "bearer"
-_HEADERS = {
-    "Hindsight-Namespace": "The namespace of a request that names none.",
-    "X-Request-Id": "Comes back in the answer and stands in the audit; made up when absent.",
-}
+# In words and no parameters of each operation: workflow builders send every parameter, blank where nobody filled it in.
+_HEADERS = (
+    "Headers that every operation takes: `Hindsight-Namespace`, the namespace of a request that names none; "
+    "`X-Request-Id`, which comes back in the answer and stands in the audit, and is made up when absent."
+)
 _MORE_HEADERS = {
     ("POST", "/v1/memories"): {"Idempotency-Key": "Makes the write safe to repeat."},
     ("PATCH", "/v1/memories/{memory_id}"): {"If-Match": "The version that the change is for: the ETag of the memory."},
@@ -38,11 +40,14 @@ _MORE_HEADERS = {
 )
 def get_schema(request: Request[Any, Any, Any]) -> Document:
     """The OpenAPI document of this server."""
-    return describe(request.app)
+    return describe(request.app, address_of(request))
 
 
-def describe(app: Litestar) -> Document:
-    """The OpenAPI 3.1 document of an app; its schemas hold every limit that requests are checked against."""
+def describe(app: Litestar, address: str) -> Document:
+    """The OpenAPI 3.1 document of an app that is reached at `address`.
+
+    Its schemas hold every limit that requests are checked against.
+    """
     handlers = list(_handlers(app))
     kinds = {kind for _, _, handler in handlers for kind in (_body(handler), _answer(handler)) if kind is not None}
     found, components = msgspec.json.schema_components(
@@ -56,7 +61,8 @@ def describe(app: Litestar) -> Document:
         paths.setdefault(path, {})[method.lower()] = _operation(path, method, handler, schemas)
     return {
         "openapi": "3.1.0",
-        "info": {"title": f"Hindsight: {app.state.name}", "version": release()},
+        "info": {"title": f"Hindsight: {app.state.name}", "version": release(), "description": _HEADERS},
+        "servers": [{"url": address}],
         "paths": paths,
         "components": {"schemas": components, "securitySchemes": {_BEARER: {"type": "http", "scheme": "bearer"}}},
         # Either way: a server without tokens answers its own machine.
@@ -110,7 +116,7 @@ def _parameters(path: str, method: str, handler: HTTPRouteHandler) -> Iterator[D
             yield {"name": step.strip("{}"), "in": "path", "required": True, "schema": _ANY_VALUE}
     if not path.startswith("/v1/"):
         return
-    for name, meaning in {**_HEADERS, **_MORE_HEADERS.get((method, path), {})}.items():
+    for name, meaning in _MORE_HEADERS.get((method, path), {}).items():
         yield {"name": name, "in": "header", "description": meaning, "schema": _ANY_VALUE}
     asked = handler.opt.get("asked")
     for name, hint in ({} if asked is None else parameters(asked)).items():

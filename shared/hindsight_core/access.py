@@ -117,6 +117,12 @@ class Access:
                 f"Without tokens only this machine is answered, and this request is from {where}.",
                 remedy="Make a token with `hindsight token create`.",
             )
+        forwarded = headers.get("forwarded") or headers.get("x-forwarded-for", "")
+        if not all(is_loopback(one.strip()) for one in forwarded.split(",") if one.strip()):
+            raise Forbidden(
+                "Without tokens only this machine is answered, and this request was passed on for another.",
+                remedy="Make a token with `hindsight token create`.",
+            )
         return Principal(actor="local")
 
     async def _bearer(self, header: str, now: datetime) -> Principal:

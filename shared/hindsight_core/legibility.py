@@ -1,4 +1,7 @@
-"""Refuses text that no store could give back as it came: NUL bytes, lone surrogates, and nothing but white space."""
+"""Refuses text that no store could give back as it came: NUL bytes, lone surrogates, and nothing but white space.
+
+A `reason` with a secret in it is refused as well: it goes into the history, which nobody searches for secrets.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ import msgspec
 
 from hindsight_core.decoding import convert
 from hindsight_core.errors import FieldError, InvalidInput
+from hindsight_core.redaction import find_secret
 
 _NOT_BLANK = frozenset({"content", "query", "text", "key", "user_id", "agent_id", "session_id", "task_id", "intent"})
 
@@ -51,6 +55,8 @@ def _fault(text: str, name: str) -> str | None:
         return "contains a NUL character"
     if not text.isascii() and _has_surrogate(text):
         return "contains half of a surrogate pair, which is no character"
+    if name == "reason" and (secret := find_secret(text)) is not None:
+        return f"contains a secret ({secret}); secrets are never stored"
     return "is only white space" if name in _NOT_BLANK and text.isspace() else None
 
 

@@ -4,7 +4,7 @@ Starts one server process over an empty store, stores a few memories, and has N 
 does: initialize, list the tools, search. The same N searches go over plain HTTP for comparison. Both sides are bare
 messages over the same HTTP client, so that what differs is the protocol. `--list` lists instead of searching, which
 needs no embedding: then the protocol is most of what is measured. Prints p50 and p95 of the searches, errors,
-and the machine; fails when an answer was an error.
+and the machine; fails when an answer was an error, or the ratio of the p95 is over 2.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from mcp_clients import Wire, handshake  # noqa: E402 (found only now)
 from server import environment, server  # noqa: E402
 
 FACTS = ["I play the cello every Sunday", "我对花生过敏", "My sister Ana lives in Porto", "我以后查天气都默认用摄氏度"]
+_PROMISED = 2.0
 QUESTION = "Which instrument do I play?"
 
 
@@ -71,7 +72,7 @@ async def main(sessions: int, rounds: int, *, listing: bool) -> int:
                         return 1
     ratio = figures["mcp"] / ((figures["http"] + figures["http again"]) / 2)
     print(f"p95 of mcp is {ratio:.2f} times that of http; {platform.platform()}, {os.cpu_count()} cores")
-    return 0
+    return int(ratio > _PROMISED)
 
 
 async def search(client: httpx.AsyncClient) -> None:

@@ -6,10 +6,12 @@ that is read; a field that a tool does not have, or a value that means nothing t
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Mapping
-from datetime import datetime
-from functools import cache
+from contextlib import suppress
+from datetime import UTC, datetime
+from functools import cache, partial
 from typing import Any, TypeAlias, TypeVar, cast, get_args, get_type_hints
 
 import msgspec
@@ -22,10 +24,14 @@ T = TypeVar("T", bound=msgspec.Struct)
 Given: TypeAlias = Mapping[str, object]
 
 _TIME = re.compile(
-    r"(\d{4}-\d{2}-\d{2})(?:[T ](\d{2}:\d{2})(:\d{2}(?:\.\d+)?)?)?\s?(Z|[+-]\d{2}:\d{2})?", re.IGNORECASE
+    r"(\d{4})[-/](\d{2})[-/](\d{2})(?:[T ](\d{2}:\d{2})(:\d{2}(?:\.\d+)?)?)?\s?(Z|[+-]\d{2}:\d{2})?", re.IGNORECASE
 )
 _WHOLE = re.compile(r"([+-]?\d{1,18})\.0+")
-_BOOLEANS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+_BOOLEANS = {
+    **dict.fromkeys(("true", "yes", "on", "1", "1.0"), True),
+    **dict.fromkeys(("false", "no", "off", "0", "0.0"), False),
+}
+_EPOCH = re.compile(r"(\d{10})(?:\d{3})?(?:\.\d+)?")
 # Kept as sent, blanks included: what is remembered is what was said.
 _VERBATIM = frozenset({"content", "new_content"})
 # Somebody's own words or name, which may well be "none": taken for absent, it would reach everybody's memories.
@@ -46,8 +52,22 @@ def read(given: Given | None, kind: type[T]) -> T:
         if name not in known:
             raise InvalidInput.of(name, f"there is no such argument; there are {', '.join(known)}")
         found = _plain(value, known[name], verbatim=name in _VERBATIM)
-        plain[name] = _moment(found) if isinstance(found, str) and name in moments else found
-    return convert(plain, kind, strict=False)
+        if found != []:
+            plain[name] = _moment(found, name) if isinstance(found, str) and name in moments else found
+    try:
+        return convert(plain, kind, strict=False)
+    except InvalidInput as exc:
+        raise _told(exc, known) from None
+
+
+def _told(error: InvalidInput, known: Mapping[str, Any]) -> InvalidInput:
+    """The error with the words that were possible, where one was not."""
+    fault = error.errors[0]
+    schema = known.get(fault.field.partition("[")[0], {})
+    allowed = schema.get("enum") or schema.get("items", {}).get("enum")
+    if allowed is None or "enum" not in fault.message:
+        return error
+    return InvalidInput.of(fault.field, f"{fault.message.partition('value ')[2]} is none of {', '.join(allowed)}")
 
 
 def _is_absent(value: object, *, free: bool = False) -> bool:
@@ -60,7 +80,10 @@ def _is_absent(value: object, *, free: bool = False) -> bool:
 def _plain(value: object, schema: Mapping[str, Any], *, verbatim: bool = False) -> object:
     wanted = schema.get("type")
     if wanted == "array":
-        return [_plain(item, schema["items"]) for item in _items(value) if not _is_absent(item)]
+        items = _items(value)
+        if items is None:
+            return value  # which is then refused by name
+        return [_plain(item, schema["items"]) for item in items if not _is_absent(item)]
     if isinstance(value, list):
         items = cast("list[object]", value)
         return _plain(items[0], schema, verbatim=verbatim) if len(items) == 1 else items
@@ -91,24 +114,32 @@ def _moments(kind: type[msgspec.Struct]) -> frozenset[str]:
     return frozenset(name for name, hint in hints.items() if hint is datetime or datetime in get_args(hint))
 
 
-def _moment(text: str) -> str:
-    """A time as RFC 3339 writes it: a day alone is its first moment, and seconds may be left out."""
+def _moment(text: str, name: str) -> str:
+    """A time as RFC 3339 writes it: a day alone is its first moment, and seconds may be left out.
+
+    Unix time is read where it can be nothing else: ten digits, or thirteen with milliseconds. Raises `InvalidInput`.
+    """
+    if epoch := _EPOCH.fullmatch(text):
+        return datetime.fromtimestamp(int(epoch[1]), UTC).isoformat()
     found = _TIME.fullmatch(text)
     if found is None:
-        return text
-    day, minutes, seconds, offset = found.groups()
-    return f"{day}T{minutes or '00:00'}{seconds or ':00'}{offset or ''}"
+        raise InvalidInput.of(name, f"{text[:40]!r} is no time; write it as 2025-03-01T09:30Z or 2025-03-01")
+    year, month, day, minutes, seconds, offset = found.groups()
+    return f"{year}-{month}-{day}T{minutes or '00:00'}{seconds or ':00'}{offset or ''}"
 
 
-def _items(value: object) -> list[object]:
-    """A list, or what a text says of one: JSON, or items between commas."""
+def _items(value: object) -> list[object] | None:
+    """A list, or what a text says of one: JSON, Python's form of it, or items between commas; None for a broken one."""
     if isinstance(value, list):
         return cast("list[object]", value)
     if not isinstance(value, str):
         return [value]
-    if value.lstrip().startswith("["):
-        try:
-            return msgspec.json.decode(value, type=list[object])
-        except msgspec.DecodeError:
-            pass
+    text = value.strip()
+    if text.startswith(("[", "{")):
+        for parse in (partial(msgspec.json.decode, type=list[object]), ast.literal_eval):
+            with suppress(msgspec.DecodeError, ValueError, SyntaxError, MemoryError, RecursionError):
+                found = parse(text)
+                if isinstance(found, list):
+                    return cast("list[object]", found)
+        return None
     return list(re.split(r"[,，、]", value))

@@ -9,13 +9,14 @@ from msgspec import UNSET, Meta, UnsetType
 
 from hindsight_core.requests import ContextRequest, Mode, Query
 from hindsight_functions.tools.connection import Connection
-from hindsight_functions.tools.tool import Answer, Tool, value
+from hindsight_functions.tools.tool import Answer, Timezone, Tool, value
 
 
 class Arguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     query: Annotated[Query, Meta(description="The user's message.")]
     token_budget: Annotated[int, Meta(ge=16, le=1_000_000)] = 1000
     mode: Annotated[Mode, Meta(description="always: even if no memory is needed.")] = "auto"
+    timezone: Timezone | UnsetType = UNSET
     user_id: str | UnsetType = UNSET
 
 
@@ -34,6 +35,7 @@ async def run(arguments: Arguments, connection: Connection) -> Answer:
         query=arguments.query,
         token_budget=arguments.token_budget,
         mode=arguments.mode,
+        timezone=value(arguments.timezone),
         **connection.scope(value(arguments.user_id)),
     )
     found = await connection.memories.context(request)

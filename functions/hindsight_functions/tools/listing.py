@@ -46,7 +46,7 @@ async def run(arguments: Arguments, connection: Connection) -> Answer:
 TOOL = Tool(
     name="memory_list",
     title="List memories",
-    description="Page through all memories: what is known about the user.",
+    description="Page through what holds now, for an overview; to answer a question use memory_search.",
     arguments=Arguments,
     answer=Listed,
     run=run,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import UTC, tzinfo
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from hindsight_core.context import CLOSE, escape
+from hindsight_core.context import CLOSE, dated, escape
 from hindsight_core.models import Hit, Memory
 from hindsight_functions.tools.tool import moment
 
@@ -24,6 +25,8 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     status: str
     confidence: float
     source: str
+    # As it is to be told: a day, or the month or year where no more is known.
+    when: str
     score: float | UnsetType = UNSET
     marked: str | UnsetType = UNSET
     newer: str | UnsetType = UNSET
@@ -35,8 +38,8 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     tags: list[str] | UnsetType = UNSET
 
 
-def shown(memory: Memory, hit: Hit | None = None) -> Shown:
-    """A memory, as found by `hit` where a search found it."""
+def shown(memory: Memory, hit: Hit | None = None, zone: tzinfo = UTC) -> Shown:
+    """A memory, as found by `hit` where a search found it; its day is that of the `zone`."""
     found = Shown(
         id=memory.id,
         content=memory.content,
@@ -45,6 +48,7 @@ def shown(memory: Memory, hit: Hit | None = None) -> Shown:
         status=memory.status,
         confidence=memory.confidence,
         source=memory.source,
+        when=dated(memory, zone),
         observed_at=moment(memory.observed_at),
         speaker=memory.speaker or UNSET,
         key=memory.key or UNSET,
@@ -68,11 +72,10 @@ def block(memories: Iterable[Shown]) -> str:
 
 
 def line(memory: Shown) -> str:
-    when = "undated" if memory.observed_at is UNSET else memory.observed_at[:10]
     said = memory.source if memory.speaker is UNSET else f"{memory.source} {escape(memory.speaker)}"
     doubt = ""
     if memory.note is not UNSET:
         doubt = f" [{escape(memory.note)}]"
     elif memory.status != "active":
         doubt = f" [{'unconfirmed' if memory.status == 'pending' else memory.status}]"
-    return f"- {escape(memory.id)} ({when}, {memory.kind}, from {said}){doubt} {escape(memory.content)}"
+    return f"- {escape(memory.id)} ({memory.when}, {memory.kind}, from {said}){doubt} {escape(memory.content)}"

@@ -67,7 +67,10 @@ async def get(connection: Connection, name: str, arguments: Mapping[str, str]) -
             raise InvalidInput.of("question", "is missing")
         language = language_of(question)
         request = ContextRequest(query=question, token_budget=_BUDGET, **connection.scope())
-        found = await connection.memories.context(request)
+        try:
+            found = await connection.memories.context(request)
+        except InvalidInput as exc:
+            raise InvalidInput.of("question", exc.errors[0].message) from exc
         block = found.text or _WORDS[f"none.{language}"]
         return _said(f"{_WORDS[f'recall.{language}']}\n\n{block}\n\n{question}")
     if name == STORE:

@@ -7,6 +7,7 @@ from urllib.parse import quote, unquote
 import msgspec
 from mcp import types
 
+from hindsight_core.context import escape
 from hindsight_core.errors import NotFound
 from hindsight_core.requests import ListRequest, Request
 from hindsight_functions.tools.connection import Connection
@@ -29,7 +30,7 @@ TEMPLATES = [
         uri_template=OF_USER,
         name="user_memories",
         title="A user's memories",
-        description="Everything that is remembered of one user.",
+        description="What is remembered of one user: the first thousand memories, and a cursor for memory_list.",
         mime_type=_JSON,
     ),
 ]
@@ -45,7 +46,7 @@ async def listed(connection: Connection, cursor: str | None) -> types.ListResour
         types.Resource(
             uri=f"{ALL}/{quote(memory.id, safe='')}",
             name=memory.id,
-            title=memory.content[:_NAME],
+            title=escape(memory.content[:_NAME]),
             description=f"{memory.kind}, {memory.status}",
             mime_type=_JSON,
         )

@@ -8,7 +8,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from hindsight_core.caller import instant
+from hindsight_core.caller import instant, time_zone
+from hindsight_core.errors import InvalidInput
 from hindsight_core.requests import Filters, Query, SearchRequest
 from hindsight_functions.tools.connection import Connection
 from hindsight_functions.tools.memory import Shown, block, shown
@@ -19,7 +20,7 @@ class Arguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     query: Annotated[Query, Meta(description="The full question, in the user's language.")]
     top_k: Annotated[int, Meta(ge=1, le=100)] = 8
     memory_type_filter: list[Literal["episodic", "semantic"]] | UnsetType = UNSET
-    time_range_start: Annotated[datetime, Meta(description="Said at or after.")] | UnsetType = UNSET
+    time_range_start: Annotated[datetime, Meta(description="ISO 8601, said at or after.")] | UnsetType = UNSET
     time_range_end: Annotated[datetime, Meta(description="Said before.")] | UnsetType = UNSET
     as_of: Annotated[datetime, Meta(description="What held then.")] | UnsetType = UNSET
     timezone: Timezone | UnsetType = UNSET
@@ -35,13 +36,12 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 
 async def run(arguments: Arguments, connection: Connection) -> Answer:
     zone, kinds = value(arguments.timezone), arguments.memory_type_filter
-    filters = Filters(
-        **given(
-            memory_type=UNSET if isinstance(kinds, UnsetType) else tuple(kinds),
-            observed_from=_at(arguments.time_range_start, "time_range_start", zone),
-            observed_to=_at(arguments.time_range_end, "time_range_end", zone),
-        )
-    )
+    start = _at(arguments.time_range_start, "time_range_start", zone)
+    end = _at(arguments.time_range_end, "time_range_end", zone)
+    if not isinstance(start, UnsetType) and not isinstance(end, UnsetType) and end <= start:
+        raise InvalidInput.of("time_range_end", "is not after time_range_start")
+    memory_type = UNSET if isinstance(kinds, UnsetType) else tuple(kinds)
+    filters = Filters(**given(memory_type=memory_type, observed_from=start, observed_to=end))
     request = SearchRequest(
         query=arguments.query,
         top_k=arguments.top_k,
@@ -54,7 +54,7 @@ async def run(arguments: Arguments, connection: Connection) -> Answer:
     )
     answer = await connection.memories.search(request)
     data = Found(
-        hits=[shown(hit.memory, hit) for hit in answer.hits],
+        hits=[shown(hit.memory, hit, time_zone(zone)) for hit in answer.hits],
         degraded=answer.degraded or UNSET,
     )
     words = block(data.hits) if data.hits else "No memory answers this. Do not invent one."

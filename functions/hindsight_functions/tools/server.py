@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from functools import cache
 from typing import Any, TypeAlias, TypeVar
 
 import msgspec
@@ -92,6 +93,7 @@ def make_server(connection_of: Callable[[Context], Connection]) -> Server[Any]:
     )
 
 
+@cache
 def described() -> list[types.Tool]:
     """The tools as clients list them."""
     return [

@@ -51,6 +51,9 @@ async def run(arguments: Arguments, connection: Connection) -> Answer:
         tags=UNSET if arguments.tags is UNSET else tuple(arguments.tags),
         pinned=arguments.pinned,
     )
+    settles = arguments.resolves is not UNSET or arguments.resolution is not UNSET
+    if settles and arguments.pinned is False:
+        del changes["pinned"]  # what models fill in where nothing is to be said
     if (arguments.resolves is UNSET) != (arguments.resolution is UNSET):
         missing = "resolves" if arguments.resolves is UNSET else "resolution"
         raise InvalidInput.of(missing, "is missing: resolves and resolution go together")
@@ -94,5 +97,5 @@ TOOL = Tool(
     arguments=Arguments,
     answer=Updated,
     run=run,
-    idempotent=True,
+    destructive=True,
 )

@@ -69,12 +69,13 @@ async def tokens_exist(settings: Settings, *, wait: bool = True) -> bool:
 def listen(host: str, port: int) -> socket.socket:
     """A socket that listens; raises `ConfigurationError` when the port is taken or not ours to take."""
     try:
-        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        family, _, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except OSError as exc:
         raise ConfigurationError(
             f"HINDSIGHT_HOST / --host: {host!r} is no address: {exc}.", remedy="Use 127.0.0.1 or ::1."
         ) from exc
-    listening = socket.socket(family, socket.SOCK_STREAM)
+    # With its protocol named asyncio turns Nagle's algorithm off; left out, every answer would wait 40 ms for an ACK.
+    listening = socket.socket(family, socket.SOCK_STREAM, protocol)
     try:
         # A server that was stopped a moment ago leaves its port waiting; that is no reason to refuse.
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
