@@ -42,6 +42,40 @@ async def test_a_standing_wish_is_kept_without_end(service, caller, text):
     assert decision.scores.total >= decision.scores.threshold
 
 
+@pytest.mark.parametrize(
+    ("known", "news"),
+    [
+        ("The boiler runs at 20 psi.", "it's 15 psi on the boiler"),
+        ("沙发刮花了，可能要退货。", "沙发不退了"),
+    ],
+)
+async def test_news_about_something_remembered_is_worth_keeping_where_alone_it_says_little(
+    service, caller, known, news
+):
+    said = (Message(role="user", text=news),)
+    (alone,) = (await service.write(WriteRequest(messages=said, now=NOW, user_id="somebody else"), caller)).results
+    assert alone.decision == "skip"
+    await write(service, caller, known, user_id="ann", force=True)
+    (decision,) = (await service.write(WriteRequest(messages=said, now=NOW, user_id="ann"), caller)).results
+    assert decision.memory is not None
+    assert decision.evidence["gate"]["density"]["bears"] > 0
+
+
+@pytest.mark.parametrize(
+    ("guess", "sure"),
+    [
+        ("The gardener may come on Fridays, but I haven't asked him yet.", "The gardener comes on Fridays."),
+        ("表弟也想参加，能不能来还不好说。", "表弟不参加了，要值班。"),
+    ],
+)
+async def test_what_comes_true_is_remembered_in_the_words_that_say_so(service, caller, guess, sure):
+    first = await write(service, caller, guess)
+    assert first.memory.status == "pending"
+    await write(service, caller, sure, now=NOW + timedelta(days=1))
+    (held,) = (one for one in await everything(service, caller) if one.status == "active")
+    assert held.content == sure
+
+
 @pytest.mark.parametrize("text", ["Maybe the user likes window seats", "用户可能喜欢靠窗的座位"])
 async def test_an_agents_guess_waits(service, caller, text):
     decision = await write(service, caller, text, source="agent")

@@ -50,6 +50,17 @@ def readable(memory: Memory, scope: Scope) -> bool:
     return in_scope(memory, scope) and (memory.visibility == "shared" or memory.agent_id == scope.agent_id)
 
 
+def theirs(scope: Scope, now: datetime) -> Where:
+    """The memories that a new one can touch: the same user's that hold, as far as this agent may see them."""
+    return Where(
+        user_id=scope.user_id,
+        no_user=scope.user_id is None,
+        reader=scope.agent_id,
+        statuses=("active", "pending"),
+        alive_at=millis(now),
+    )
+
+
 def where_of(
     scope: Scope,
     filters: Filters,

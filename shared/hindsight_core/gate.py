@@ -6,7 +6,8 @@ is kept where the total reaches the threshold. Secrets are refused, texts handed
 * *Density*, what there is to know in it: a small model's probability that the text is worth keeping, stretched in two
   straight lines. The probability from which keeping is right (measured, by role, on writers left out of the training)
   falls on the density with which a plain text of this source reaches the default threshold under the default weights.
-  A short answer to a question about somebody is worth keeping, whatever it says alone.
+  A short answer to a question about somebody is worth keeping, whatever it says alone. What bears on something
+  remembered gains up to 0.5: it is how news about it looks.
 * *Relevance*, how near it is to the task: neutral (0.6) without one, else up to 0.3 above or below that.
 * *Durability*: density, of which up to 0.3 are lost where the model does not expect it to be true in three months.
 * *Explicitness*: the confidence (the source's, unless one is given), of which a guess counts 0.5 at most; in between
@@ -43,6 +44,10 @@ PLAIN_LASTING = 0.3
 ANSWER_LEAD = 0.2
 # The same for what harms when it is forgotten.
 VITAL_LEAD = 0.6
+# From which cosine to a memory on a text bears on it, and what density it gains by that.
+BEARS_AT = 0.3
+BEARING = 1.3
+BEARING_CAP = 0.5
 _KINDS: tuple[Kind, ...] = ("fact", "preference", "instruction", "event", "speculation")
 _REASONS = (  # the first cue that is there names why it was not kept
     "acknowledgement",
@@ -103,14 +108,15 @@ def judge(
     kind: Kind | None = None,
     confidence: float | None = None,
     embedding_model: str | None = None,
+    known: float | None = None,
 ) -> Verdict:
     """Whether to keep a candidate, and as what. Pure: the same arguments give the same verdict.
 
     `vector` is the centred unit passage vector of the candidate's `statement`; without one, or with one of another
     model than the weights were made for (`embedding_model`; None means theirs), the wording decides alone.
-    `task_similarity`, in [0, 1], says how near the text is to the task. A given `kind` or `confidence` is taken as it
-    is, except that speculation is never surer than 0.5; without them a hedge lowers the confidence by how much of a
-    guess it makes it.
+    `task_similarity`, in [0, 1], says how near the text is to the task; `known` is its cosine to the nearest memory of
+    its user. A given `kind` or `confidence` is taken as it is, except that speculation is never surer than 0.5; without
+    them a hedge lowers the confidence by how much of a guess it makes it.
     """
     text = candidate.text
     language = language_of(text)
@@ -135,7 +141,10 @@ def judge(
     hedged = confidence is None and bool(wording.cues & _HEDGES)
     sure = _guessed(stated, 1.0 if chosen == "speculation" else doubt if hedged else 0.0)
     handed_over = candidate.role == "user" and is_handed_over(text)
-    density = 0.0 if handed_over else _density(worth, reading.threshold, candidate.source)
+    bears = 0.0
+    if known is not None and reading.by_meaning and candidate.role != "assistant":
+        bears = _between(0.0, BEARING * (known - BEARS_AT), BEARING_CAP)
+    density = 0.0 if handed_over else min(1.0, _density(worth, reading.threshold, candidate.source) + bears)
     scores = _scores(
         density,
         NEUTRAL if task_similarity is None else NEUTRAL + TASK_PULL * _between(-1, task_similarity / UNRELATED - 1, 1),
@@ -155,6 +164,7 @@ def judge(
             "handed_over": handed_over,
             "answers": answers,
             "vital": vital,
+            "bears": round(bears, 4),
         },
         "relevance": {"similarity": None if task_similarity is None else round(task_similarity, 4)},
         "durability": {"lasting": round(lasting, 4), "cues": sorted(wording.cues & _SPANS_OF_TIME)},

@@ -33,7 +33,7 @@ from hindsight_core.stores import MemoryStore, Query, Record, Where
 NAMED_AT = 0.2
 POINTED_AT = 0.6
 # What share of the best score another one must reach to be meant too.
-NEAR_BEST = 0.85
+NEAR_BEST = 0.93
 # An order about the reason for something means what gives one.
 REASON = 0.35
 # Who speaks of him or her means what tells of somebody.

@@ -8,12 +8,13 @@ from typing import TypeAlias
 import msgspec
 import numpy as np
 
-from hindsight_core.caller import Caller, millis
+from hindsight_core.caller import Caller
 from hindsight_core.cues import language_of, sentence
 from hindsight_core.drafting import Times, draft
 from hindsight_core.effects import Effects, Kept, apply, sentences, unquoted, why_kept
 from hindsight_core.errors import InvalidInput
 from hindsight_core.extraction import Candidate
+from hindsight_core.filtering import theirs
 from hindsight_core.gate import Verdict
 from hindsight_core.ids import stable_id
 from hindsight_core.judging import Question, Ruling
@@ -22,7 +23,7 @@ from hindsight_core.models import Contested, Decision, Memory, Scope
 from hindsight_core.reconciliation import Outcome, ReconcileSettings, reconcile
 from hindsight_core.requests import WriteRequest
 from hindsight_core.responses import WriteResponse
-from hindsight_core.stores import Access, MemoryStore, Neighbour, Record, Where
+from hindsight_core.stores import Access, MemoryStore, Neighbour, Record
 from hindsight_core.timeline import insert, line_of
 
 NEIGHBOURS = 16
@@ -80,10 +81,13 @@ class WritePlan:
         by_key: list[Record] = []
         if kept and request.reconcile != "none":
             near = await self._store.neighbours(
-                self._scope.namespace, np.stack([found.bare for found in kept]), self._where(), NEIGHBOURS
+                self._scope.namespace,
+                np.stack([found.bare for found in kept]),
+                theirs(self._scope, self._times.now),
+                NEIGHBOURS,
             )
             if request.key is not None:
-                where = msgspec.structs.replace(self._where(), key=request.key)
+                where = msgspec.structs.replace(theirs(self._scope, self._times.now), key=request.key)
                 by_key = await self._store.scan(self._scope.namespace, where, after=None, limit=NEIGHBOURS)
         turn = 0
         for i, candidate in enumerate(offered):
@@ -104,19 +108,9 @@ class WritePlan:
                 self._decisions.append(_kept_out(candidate, found))
         return expected
 
-    def _where(self) -> Where:
-        """Whose memories a new one can touch: the same user's, as far as this agent may see them."""
-        return Where(
-            user_id=self._scope.user_id,
-            no_user=self._scope.user_id is None,
-            reader=self._scope.agent_id,
-            statuses=("active", "pending"),
-            alive_at=millis(self._times.now),
-        )
-
     async def _suppressed(self, kept: list[Kept]) -> list[list[Neighbour]]:
         """What must not be learned again, near each candidate: whatever `reconcile` says, and past any expiry."""
-        where = msgspec.structs.replace(self._where(), statuses=("suppressed",), alive_at=None)
+        where = msgspec.structs.replace(theirs(self._scope, self._times.now), statuses=("suppressed",), alive_at=None)
         if not await self._store.scan(self._scope.namespace, where, after=None, limit=1):
             return []
         vectors = np.stack([found.bare for found in kept])

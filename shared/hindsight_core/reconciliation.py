@@ -145,6 +145,10 @@ def _same_value(new: Memory, item: Judged) -> bool:
     return same_text(before, after) or (item.pair.relation == "duplicate" and not value_conflict(before, after))
 
 
+def _same_text(new: Memory, old: Memory) -> bool:
+    return same_text(read(old.content), read(new.content))
+
+
 def _corroborates(new: Memory) -> bool:
     # An agent that retells what it recalled is no second witness.
     return new.source != "agent" and new.status != "pending"
@@ -213,7 +217,8 @@ def _weigh(new: Memory, items: list[Judged], settings: ReconcileSettings, langua
     returns = twin is not None and any(item.old.valid_from >= twin.old.valid_from for item in replaced)
     if twin is not None and (not returns or twin.old.status == "pending"):
         rest = [i for i in replaced if i is not twin]
-        if twin.old.status == "active" or is_weak(new, twin.old) or not rest:
+        # What comes true is told anew: the words of a guess ("maybe", "not asked yet") would no longer be true.
+        if twin.old.status == "active" or is_weak(new, twin.old) or (not rest and _same_text(new, twin.old)):
             reason = "same_meaning" if twin.old.status == "active" or is_weak(new, twin.old) else "confirms"
             return scribe.outcome("duplicate", [twin], reason, corroborates=_corroborates(new))
         return scribe.outcome("supersede", [*rest, twin], "confirms")

@@ -9,13 +9,15 @@ from collections.abc import Mapping, Sequence
 from weakref import WeakValueDictionary
 
 import msgspec
+import numpy as np
 
 from hindsight_core.caller import Caller
-from hindsight_core.drafting import candidates, check
+from hindsight_core.drafting import Times, candidates, check
 from hindsight_core.effects import Kept
 from hindsight_core.embedding import Embedder
 from hindsight_core.errors import Conflict, InvalidInput, MissingExtra, ProviderUnavailable
 from hindsight_core.extraction import Candidate
+from hindsight_core.filtering import theirs
 from hindsight_core.gate import GateSettings, Verdict, find_secret, judge
 from hindsight_core.journal import Journal
 from hindsight_core.judging import Judge, Question, Ruling
@@ -78,7 +80,7 @@ class Writer:
             return spent
         offered = without_orders(candidates(request), request, given)
         passages = passages or Passages(self._embedder)
-        judged = await self._judge(request, offered, passages)
+        judged = await self._judge(request, offered, passages, scope, times)
         rulings: dict[Texts, Ruling] = {}
         degraded: str | None = None
         asked = False
@@ -146,7 +148,7 @@ class Writer:
         return msgspec.json.decode(receipt.answer, type=WriteResponse)
 
     async def _judge(
-        self, request: WriteRequest, offered: list[Candidate], passages: Passages
+        self, request: WriteRequest, offered: list[Candidate], passages: Passages, scope: Scope, times: Times
     ) -> dict[int, Kept | Verdict | None]:
         """By position: kept with vectors, a verdict that keeps it out, or None for what was dismissed before."""
         offered[:] = [_without_secrets(candidate) for candidate in offered]
@@ -165,8 +167,9 @@ class Writer:
         # In one batch, what the kept ones will need; most are kept, and a text costs more in a batch of its own.
         await passages.of([text for i in open_ for text in (offered[i].text, *offered[i].previous)])
         task = (await passages.of([request.task]))[0] if request.task and self._embedder is not None else None
-        for i, bare, said in zip(open_, vectors, stated, strict=True):
-            verdict = judge(
+
+        def verdict_of(i: int, bare: Vector, said: Vector, known: float | None = None) -> Verdict:
+            return judge(
                 offered[i],
                 vector=said,
                 task_similarity=None if task is None else self._similarity(bare, task),
@@ -174,7 +177,17 @@ class Writer:
                 kind=request.kind,
                 confidence=request.confidence,
                 embedding_model=passages.model,
+                known=known,
             )
+
+        verdicts = [verdict_of(*each) for each in zip(open_, vectors, stated, strict=True)]
+        near = await self._known(
+            scope, times, [v for v, found in zip(vectors, verdicts, strict=True) if not found.keep]
+        )
+        for at, (i, bare, said) in enumerate(zip(open_, vectors, stated, strict=True)):
+            verdict = verdicts[at]
+            if not verdict.keep and near:
+                verdict = verdict_of(i, bare, said, near.pop(0))
             if not (verdict.keep or request.force) or verdict.refused:
                 judged[i] = verdict
                 continue
@@ -182,6 +195,14 @@ class Writer:
             _, mixed = await passages.pair(embedded_text(text), text, offered[i].previous)
             judged[i] = Kept(candidate=offered[i], verdict=verdict, bare=bare, mixed=mixed)
         return judged
+
+    async def _known(self, scope: Scope, times: Times, vectors: list[Vector]) -> list[float | None]:
+        """For each vector the cosine of the nearest memory of the same user, None where there is none."""
+        if not vectors or self._embedder is None:
+            return []
+        where = theirs(scope, times.now)
+        found = await self._store.neighbours(scope.namespace, np.stack(vectors), where, 1)
+        return [row[0].cosine if row else None for row in found]
 
     def _similarity(self, left: Vector, right: Vector) -> float:
         assert self._embedder is not None
