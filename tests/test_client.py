@@ -13,7 +13,15 @@ from pathlib import Path
 import pytest
 
 from hindsight_core.client import AsyncHindsight, Hindsight
-from hindsight_core.errors import Conflict, InvalidInput, NotFound, TooManyRequests, Unavailable
+from hindsight_core.errors import (
+    Conflict,
+    InvalidInput,
+    NotFound,
+    OutcomeUnknown,
+    StoreUnavailable,
+    TooManyRequests,
+    Unavailable,
+)
 from hindsight_core.requests import (
     ContextRequest,
     Filters,
@@ -221,6 +229,40 @@ def test_a_write_with_a_key_is_tried_again_and_one_without_is_not(first: tuple[i
     with scripted(first, WRITTEN) as (client, script), pytest.raises(Unavailable):
         client.write(WriteRequest(content="x"))
     assert script.asked == 1
+
+
+SWEPT = (
+    200,
+    b'{"run_id":"r","dry_run":true,"complete":true,"cursor":null,"policies":[],"affected":[],"count":0,"took_ms":1}',
+)
+
+
+def test_a_sweep_is_tried_again_only_where_it_changes_nothing():
+    with scripted(None, SWEPT) as (client, script):
+        assert client.sweep(SweepRequest(dry_run=True)).run_id == "r"
+    assert script.asked == 2
+    with scripted(None, SWEPT) as (client, script), pytest.raises(OutcomeUnknown):
+        client.sweep(SweepRequest())
+    assert script.asked == 1
+
+
+BAD_GATEWAY = (502, b"<html>bad gateway</html>")
+
+
+@pytest.mark.parametrize("answer", [None, BAD_GATEWAY, (200, b"<html>hello</html>"), problem(503, "outcome_unknown")])
+def test_a_change_whose_answer_is_lost_may_have_been_made(answer: tuple[int, bytes] | None):
+    with scripted(answer) as (client, _), pytest.raises(OutcomeUnknown):
+        client.write(WriteRequest(content="x"))
+    with scripted(answer, DOWN) as (client, script), pytest.raises(OutcomeUnknown):
+        client.write(WriteRequest(content="x", idempotency_key="k"))
+    assert script.asked == 3
+
+
+@pytest.mark.parametrize("answer", [DOWN, (404, b"<html>nothing here</html>")])
+def test_a_change_that_was_refused_was_not_made(answer: tuple[int, bytes]):
+    with scripted(answer) as (client, _), pytest.raises(Unavailable) as refused:
+        client.write(WriteRequest(content="x"))
+    assert type(refused.value) in {Unavailable, StoreUnavailable}
 
 
 def test_what_stays_down_is_given_up():

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from localstack.service import ServiceProcess, free_port
 
-from hindsight_core.errors import ConfigurationError, StoreUnavailable
+from hindsight_core.errors import ConfigurationError, OutcomeUnknown, StoreUnavailable
 from hindsight_core.lexical import tokens
 from hindsight_core.loops import both
 from hindsight_core.stores import ChangeSet, MemoryStore, Where, open_store
@@ -201,7 +201,7 @@ async def test_a_full_disk_is_told_and_the_change_takes_effect_once_there_is_roo
         await store.prepare("model-a")
         opensearch_place.block(True)
         try:
-            with pytest.raises(StoreUnavailable, match="block") as caught:
+            with pytest.raises(OutcomeUnknown, match="block") as caught:
                 await store.commit(NAMESPACE, puts(record(memory("a"))))
             assert "takes effect" in caught.value.detail
         finally:

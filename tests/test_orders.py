@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from hindsight_core.errors import OutcomeUnknown, StoreUnavailable
 from hindsight_core.requests import (
     ContextRequest,
     ListRequest,
@@ -17,6 +18,8 @@ from hindsight_core.requests import (
     UndoRequest,
     WriteRequest,
 )
+from hindsight_core.service import MemoryService
+from hindsight_core.stores.sqlite import SqliteStore
 
 NOW = datetime(2025, 6, 1, 12, tzinfo=UTC)
 STORED = {
@@ -146,3 +149,31 @@ async def test_a_reason_that_is_to_be_forgotten_is_what_gives_one(service, calle
     (decision,) = (await say(service, caller, "Forget the reason for the lock, please.")).results
     assert decision.related == (reason,)
     assert (await service.get(fact, Request(), caller)).status == "active"
+
+
+class FailsLater(SqliteStore):
+    """A store that takes `commits` more changes and then is out of reach."""
+
+    commits = 99
+
+    async def commit(self, *arguments, **options):
+        if not self.commits:
+            raise StoreUnavailable("The store is away.")
+        self.commits -= 1
+        return await super().commit(*arguments, **options)
+
+
+async def test_a_write_whose_order_could_not_be_obeyed_is_not_said_to_have_changed_nothing(
+    tmp_path, embedder, settings, caller
+):
+    store = FailsLater(tmp_path / "hindsight.db")
+    await store.prepare(None)
+    service = MemoryService(store, embedder, settings)
+    await keep(service, caller, *STORED["en"])
+    store.commits = 1
+    with pytest.raises(OutcomeUnknown):
+        await say(service, caller, "I live in Lyon now.", "Please forget about my ex.")
+    store.commits = 99
+    listed = await service.list_memories(ListRequest(now=NOW), caller)
+    assert any("Lyon" in memory.content for memory in listed.memories)
+    await service.aclose()

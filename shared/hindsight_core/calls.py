@@ -9,7 +9,7 @@ from urllib.parse import quote
 import msgspec
 
 from hindsight_core import errors
-from hindsight_core.errors import HindsightError, InvalidInput, NotFound, TooManyRequests, Unavailable
+from hindsight_core.errors import HindsightError, InvalidInput, NotFound, OutcomeUnknown, TooManyRequests, Unavailable
 from hindsight_core.models import Memory, Retrieval
 from hindsight_core.requests import (
     ContextRequest,
@@ -67,7 +67,10 @@ _BY_STATUS: dict[int, type[HindsightError]] = {400: InvalidInput, 404: NotFound,
 
 
 class HttpCall(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
-    """One call: where, with what, and what it answers. `repeatable`: sending it twice does no more than once."""
+    """One call: where, with what, and what it answers.
+
+    `reads`: it changes nothing. `repeatable`: sending it twice does no more than once, as with all that reads.
+    """
 
     method: str
     path: str
@@ -75,6 +78,7 @@ class HttpCall(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     params: list[tuple[str, str]] = []
     body: bytes | None = None
     content_type: str = JSON
+    reads: bool = False
     repeatable: bool = False
 
 
@@ -112,15 +116,15 @@ def import_lines(lines: Sequence[bytes], namespace: str | None) -> HttpCall[Impo
 
 
 def search(request: SearchRequest) -> HttpCall[SearchResponse]:
-    return _post("/v1/search", request, SearchResponse, repeatable=True)
+    return _post("/v1/search", request, SearchResponse, reads=True)
 
 
 def context(request: ContextRequest) -> HttpCall[ContextBlock]:
-    return _post("/v1/context", request, ContextBlock, repeatable=True)
+    return _post("/v1/context", request, ContextBlock, reads=True)
 
 
 def recall(request: RecallRequest) -> HttpCall[Recall]:
-    return _post("/v1/recall", request, Recall, repeatable=True)
+    return _post("/v1/recall", request, Recall, reads=True)
 
 
 def list_memories(request: ListRequest) -> HttpCall[MemoryPage]:
@@ -165,7 +169,7 @@ def resolve(memory_id: str, request: ResolveRequest) -> HttpCall[ResolveResponse
 
 
 def forget(request: ForgetRequest) -> HttpCall[ForgetResponse]:
-    return _post("/v1/forget", request, ForgetResponse, repeatable=request.dry_run)
+    return _post("/v1/forget", request, ForgetResponse, reads=request.dry_run)
 
 
 def restore(memory_id: str, request: RestoreRequest) -> HttpCall[UpdateResponse]:
@@ -185,33 +189,39 @@ def undo(run_id: str, request: UndoRequest) -> HttpCall[UndoResponse]:
 
 
 def sweep(request: SweepRequest) -> HttpCall[SweepReport]:
-    # What a sweep has done is not found again, so that a second one does the rest.
-    return _post("/v1/sweeps", request, SweepReport, repeatable=True)
+    # A second sweep would go on where the first one stopped, and only the first one's run takes back what that did.
+    return _post("/v1/sweeps", request, SweepReport, reads=request.dry_run)
 
 
 def ready() -> HttpCall[Readiness]:
-    return HttpCall(method="GET", path="/ready", kind=Readiness, repeatable=True)
+    return HttpCall(method="GET", path="/ready", kind=Readiness, reads=True, repeatable=True)
 
 
 def read_answer(call: HttpCall[T], status: int, body: bytes, retry_after: str | None) -> T:
-    """The answer of a call, or the error that the server named; `Unavailable` when it is no answer of ours."""
+    """The answer of a call, or the error that the server named; `Unavailable` when it is no answer of ours.
+
+    Where the call may have changed something before such an answer, the error is `OutcomeUnknown`.
+    """
     if status < 400 or (call.path == "/ready" and status == 503):
         try:
             return msgspec.json.decode(body, type=call.kind)
         except msgspec.DecodeError as exc:
-            raise Unavailable(
+            raise (Unavailable if call.reads else OutcomeUnknown)(
                 f"The answer to {call.method} {call.path} is not one of Hindsight's: {exc}",
                 remedy="Check that the URL is a Hindsight server's of this release.",
             ) from exc
-    raise error_of(status, body, retry_after)
+    raise error_of(status, body, retry_after, changes=not call.reads)
 
 
-def error_of(status: int, body: bytes, retry_after: str | None) -> HindsightError:
-    """The error behind a problem; `Unavailable` for an answer without one, such as a proxy's."""
+def error_of(status: int, body: bytes, retry_after: str | None, *, changes: bool = False) -> HindsightError:
+    """The error behind a problem; `Unavailable` for an answer without one, such as a proxy's.
+
+    `changes` says that the call was to change something, which a proxy's word does not tell: `OutcomeUnknown`.
+    """
     try:
         problem = msgspec.json.decode(body, type=Problem)
     except msgspec.DecodeError:
-        return Unavailable(
+        return (OutcomeUnknown if changes and status >= 500 else Unavailable)(
             f"The server answered {status} and nothing readable.", remedy="Check the URL and its proxies."
         )
     kind = _BY_CODE.get(problem.code) or _BY_STATUS.get(problem.status, HindsightError)
@@ -221,12 +231,13 @@ def error_of(status: int, body: bytes, retry_after: str | None) -> HindsightErro
     return kind(problem.detail, remedy=problem.remedy, errors=problem.errors)
 
 
-def _post(path: str, body: object, kind: type[T], *, repeatable: bool = False) -> HttpCall[T]:
-    return HttpCall(method="POST", path=path, kind=kind, body=msgspec.json.encode(body), repeatable=repeatable)
+def _post(path: str, body: object, kind: type[T], *, reads: bool = False, repeatable: bool = False) -> HttpCall[T]:
+    encoded = msgspec.json.encode(body)
+    return HttpCall(method="POST", path=path, kind=kind, body=encoded, reads=reads, repeatable=reads or repeatable)
 
 
 def _get(path: str, request: Request, kind: type[T]) -> HttpCall[T]:
-    return HttpCall(method="GET", path=path, kind=kind, params=_params(request), repeatable=True)
+    return HttpCall(method="GET", path=path, kind=kind, params=_params(request), reads=True, repeatable=True)
 
 
 def _params(request: Request) -> list[tuple[str, str]]:

@@ -19,7 +19,7 @@ import httpx
 from hindsight_core import calls
 from hindsight_core.calls import HttpCall
 from hindsight_core.config import TOKEN_VARIABLE
-from hindsight_core.errors import HindsightError, InvalidInput, TooManyRequests, Unavailable
+from hindsight_core.errors import HindsightError, InvalidInput, OutcomeUnknown, TooManyRequests, Unavailable
 from hindsight_core.loopback import is_loopback
 from hindsight_core.models import Memory, Retrieval
 from hindsight_core.requests import (
@@ -69,6 +69,13 @@ DEFAULT_URL = "http://127.0.0.1:8100"
 TIMEOUT = 120.0
 RETRY_AFTER = (0.2, 1.0)
 _LONGEST_WAIT = 30.0
+_NEVER_SENT = (
+    httpx.ConnectError,
+    httpx.ConnectTimeout,
+    httpx.PoolTimeout,
+    httpx.ProxyError,
+    httpx.UnsupportedProtocol,
+)
 _ANYWHERE, _RESTORE, _UNDO, _END = Request(), RestoreRequest(), UndoRequest(), EndTaskRequest()
 
 
@@ -79,7 +86,8 @@ class _Client:
         parts = urlsplit(url)
         if parts.scheme not in {"http", "https"} or not parts.hostname:
             raise InvalidInput.of("url", f"{url!r} is no http:// or https:// address")
-        self._url = url
+        # The address that MCP clients are given is at hand, and it is one path of the same server.
+        self._url = url = url.rstrip("/").removesuffix("/mcp")
         headers = {"Accept": calls.JSON}
         if namespace is not None:
             headers["Hindsight-Namespace"] = namespace
@@ -110,29 +118,40 @@ class _Client:
             return RETRY_AFTER[tried]
         return None
 
-    def _told(self, error: Exception) -> HindsightError:
+    def _told(self, error: Exception, *, lost: bool = False) -> HindsightError:
+        """The error to raise; `lost` says that a change was sent, and that what became of it nobody knows."""
+        kind = OutcomeUnknown if lost else Unavailable
+        if isinstance(error, Unavailable):
+            return kind(error.detail, remedy=error.remedy) if lost else error
         if isinstance(error, HindsightError):
             return error
-        if isinstance(error, httpx.TimeoutException) and not isinstance(error, httpx.ConnectTimeout):
-            return Unavailable(
-                f"{self._url} did not answer in time.", remedy="Send less at once, or look at the server."
+        if isinstance(error, _NEVER_SENT):
+            return kind(
+                f"{self._url} cannot be reached: {error}",
+                remedy="Start the server with `hindsight serve`, or correct the URL.",
             )
-        return Unavailable(
-            f"{self._url} cannot be reached: {error}",
-            remedy="Start the server with `hindsight serve`, or correct the URL.",
-        )
+        if isinstance(error, httpx.TimeoutException):
+            return kind(f"{self._url} did not answer in time.", remedy="Send less at once, or look at the server.")
+        return kind(f"The connection to {self._url} broke: {error}", remedy="Look at the server and its proxies.")
 
     @staticmethod
     def _read(call: HttpCall[T], response: httpx.Response) -> T:
         return calls.read_answer(call, response.status_code, response.content, response.headers.get("Retry-After"))
 
 
+def _lost(call: HttpCall[Any], error: Exception) -> bool:
+    """Whether a change was sent whose answer was lost on the way."""
+    broke = isinstance(error, httpx.HTTPError) and not isinstance(error, _NEVER_SENT)
+    return not call.reads and (broke or isinstance(error, OutcomeUnknown))
+
+
 class Hindsight(_Client):
     """A blocking client; close it, or use it as a context manager.
 
     `namespace` is that of requests which name none. Only what is safe to send twice is retried: reads, writes with
-    an idempotency key, and whatever never reached the server. `timeout` is in seconds, for one try of a call. `token`
-    is what `hindsight token create` printed; None: what the variable `HINDSIGHT_TOKEN` holds, if it is set.
+    an idempotency key, and whatever never reached the server. A change whose answer was lost raises `OutcomeUnknown`:
+    look before you repeat it. `timeout` is in seconds, for one try of a call. `token` is what `hindsight token create`
+    printed; None: what the variable `HINDSIGHT_TOKEN` holds, if it is set.
     """
 
     def __init__(
@@ -246,14 +265,15 @@ class Hindsight(_Client):
         return self._send(calls.ready())
 
     def _send(self, call: HttpCall[T]) -> T:
-        tried = 0
+        tried, lost = 0, False
         while True:
             try:
                 return self._read(call, self._http.request(call.method, call.path, **self._content(call)))
             except (httpx.HTTPError, HindsightError) as exc:
+                lost = lost or _lost(call, exc)
                 wait = self._wait(call, exc, tried)
                 if wait is None:
-                    raise self._told(exc) from exc
+                    raise self._told(exc, lost=lost) from exc
             tried += 1
             time.sleep(wait)
 
@@ -375,13 +395,14 @@ class AsyncHindsight(_Client):
         return await self._send(calls.ready())
 
     async def _send(self, call: HttpCall[T]) -> T:
-        tried = 0
+        tried, lost = 0, False
         while True:
             try:
                 return self._read(call, await self._http.request(call.method, call.path, **self._content(call)))
             except (httpx.HTTPError, HindsightError) as exc:
+                lost = lost or _lost(call, exc)
                 wait = self._wait(call, exc, tried)
                 if wait is None:
-                    raise self._told(exc) from exc
+                    raise self._told(exc, lost=lost) from exc
             tried += 1
             await asyncio.sleep(wait)

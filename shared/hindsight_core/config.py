@@ -12,6 +12,8 @@ from msgspec import Meta
 from hindsight_core.errors import ConfigurationError, FieldError
 
 PREFIX = "HINDSIGHT_"
+# A setting that clients of a server read as well.
+NAMESPACE_VARIABLE = PREFIX + "NAMESPACE"
 # What clients send; no setting of a server.
 TOKEN_VARIABLE = "HINDSIGHT_TOKEN"  # noqa: S105 (a name)
 

@@ -16,6 +16,7 @@
     │   └── MissingExtra        500  an optional part is not installed; names the extra
     └── Unavailable             503  something we depend on is down; says which
         ├── StoreUnavailable    503
+        │   └── OutcomeUnknown  503  the change was asked for, and its answer is lost
         └── ProviderUnavailable 503  an embedder, judge or cache
 
 Each has a stable `code`, an HTTP `status`, a short `title`, and a `remedy`: what to do about it.
@@ -119,13 +120,19 @@ class MissingExtra(ConfigurationError):
 
 
 class Unavailable(HindsightError):
-    """Something Hindsight depends on is down. Nothing of the request was applied."""
+    """Something Hindsight depends on is down. Nothing of the request was applied, but for `OutcomeUnknown`."""
 
     code, status, title = "unavailable", 503, "A dependency is not available"
 
 
 class StoreUnavailable(Unavailable):
     code, title = "store_unavailable", "The store is not available"
+
+
+class OutcomeUnknown(StoreUnavailable):
+    """A change was sent to where memories are kept, a store or a server, and no answer came: it may have been made."""
+
+    code, title = "outcome_unknown", "It is not known whether it was done"
 
 
 class ProviderUnavailable(Unavailable):

@@ -24,8 +24,10 @@ from hindsight_core.errors import (
     HindsightError,
     InvalidInput,
     NotFound,
+    OutcomeUnknown,
     ProviderUnavailable,
     StoreUnavailable,
+    Unavailable,
 )
 from hindsight_core.filtering import concerns, where_of
 from hindsight_core.forgetting import Forgetter
@@ -205,7 +207,13 @@ class MemoryService:
         """Write, and then forget what the messages order to forget."""
         given = orders(request)
         answer = await self._writer.write(request, caller, passages, given)
-        return await self._obedience.obey(given, answer, request, caller) if given else answer
+        if not given:
+            return answer
+        try:
+            return await self._obedience.obey(given, answer, request, caller)
+        except Unavailable as exc:
+            # What was written stays, whatever became of the orders.
+            raise OutcomeUnknown(exc.detail, remedy=exc.remedy) from exc
 
     async def add_to_task(self, task_id: str, request: TaskRequest, caller: Caller) -> TaskUpdate:
         """Add messages to the working memory of a task; see `hindsight_core.tasks`."""

@@ -107,12 +107,14 @@ class Connection(msgspec.Struct, frozen=True, kw_only=True):
 
     The namespace is fixed by `memories` (token, header or settings). Without a `user_id` the whole namespace is in
     reach, and an argument may narrow a call to one user; without an `agent_id` the client is the agent `mcp`.
+    `new_key` makes an idempotency key for a write, where the way to the memories may lose an answer.
     """
 
     memories: Memories
     user_id: str | None = None
     agent_id: str | None = None
     session_id: str | None = None
+    new_key: Callable[[], str] | None = None
 
     def scope(self, user_id: str | None = None) -> dict[str, Any]:
         """The scope fields of a request; raises `InvalidInput` where `user_id` is not the connection's."""

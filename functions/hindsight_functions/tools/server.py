@@ -14,7 +14,7 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 
-from hindsight_core.errors import HindsightError, InvalidInput, NotFound, Unavailable
+from hindsight_core.errors import HindsightError, InvalidInput, NotFound, OutcomeUnknown, Unavailable
 from hindsight_core.release import release
 from hindsight_functions.tools import TOOLS, prompts, resources
 from hindsight_functions.tools.arguments import read
@@ -118,7 +118,9 @@ def described() -> list[types.Tool]:
 def _told(error: HindsightError) -> str:
     """An error in words that an agent can act on."""
     words = f"{error.detail} {error.remedy}".strip()
-    if isinstance(error, Unavailable):
+    if isinstance(error, OutcomeUnknown):
+        words += " It may or may not have been done: search or list before you repeat it."
+    elif isinstance(error, Unavailable):
         words += " Nothing was changed. Try again later, or go on without memory and say so."
     return words
 

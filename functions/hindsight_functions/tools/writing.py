@@ -72,6 +72,7 @@ async def run(arguments: Arguments, connection: Connection) -> Answer:
             visibility=arguments.visibility,
             supersedes=UNSET if arguments.supersedes is UNSET else tuple(arguments.supersedes),
             force=arguments.force,
+            idempotency_key=UNSET if connection.new_key is None else connection.new_key(),
         ),
     )
     answer = await connection.memories.write(request)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import os
+import secrets
 import signal
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from hindsight_core.cli.commands import DONE, app, failed
-from hindsight_core.config import TOKEN_VARIABLE, load
+from hindsight_core.config import NAMESPACE_VARIABLE, TOKEN_VARIABLE, load
 from hindsight_core.errors import HindsightError, InvalidInput, MissingExtra
 from hindsight_core.home import data_dir
 
@@ -32,7 +33,9 @@ def mcp(
         str | None, typer.Option("--token", envvar=TOKEN_VARIABLE, help="The token of that server.")
     ] = None,
     store: Annotated[str | None, typer.Option(help="The local store: a path or an opensearch:// URL.")] = None,
-    namespace: Annotated[str | None, typer.Option("--namespace", "-n", help="The namespace (tenant).")] = None,
+    namespace: Annotated[
+        str | None, typer.Option("--namespace", "-n", envvar=NAMESPACE_VARIABLE, help="The namespace (tenant).")
+    ] = None,
     user: Annotated[str | None, typer.Option(help="Only this user's memories.")] = None,
     agent: Annotated[str | None, typer.Option(help="The agent that asks: it sees its private memories.")] = None,
     session: Annotated[str | None, typer.Option(help="Only this session's memories.")] = None,
@@ -47,7 +50,7 @@ def mcp(
 
 
 async def _serve(
-    url: str | None, token: str | None, store: str | None, namespace: str | None, scope: dict[str, str | None]
+    url: str | None, token: str | None, store: str | None, namespace: str | None, scope: dict[str, Any]
 ) -> None:
     try:
         from hindsight_functions.tools.connection import Connection
@@ -59,7 +62,15 @@ async def _serve(
     # A client that is done with its server may as well end it by a signal: what is open is closed then, too.
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, current.cancel)
     async with _memories(url, token, store, namespace) as memories:
-        await serve(Connection(memories=memories, **scope))
+        if url is None:
+            await serve(Connection(memories=memories, **scope))
+            return
+        from hindsight_functions.tools.elsewhere import ServerMemories
+
+        if scope["agent_id"] is None:
+            memories = ServerMemories(memories)
+        # With a key of its own a write is sent again where its answer is lost, and still stored once.
+        await serve(Connection(memories=memories, new_key=lambda: secrets.token_hex(16), **scope))
 
 
 @asynccontextmanager

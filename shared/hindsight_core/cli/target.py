@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, Union, cast
 import typer
 
 from hindsight_core.cli.options import Options, moment
-from hindsight_core.config import TOKEN_VARIABLE, Settings, load
+from hindsight_core.config import NAMESPACE_VARIABLE, TOKEN_VARIABLE, Settings, load
 from hindsight_core.errors import InvalidInput
 from hindsight_core.home import data_dir
 
@@ -46,7 +46,15 @@ class Target(Options, frozen=True, kw_only=True):
         typer.Option("--store", help="The local store: a path or an opensearch:// URL.", rich_help_panel=_PANEL),
     ] = None
     namespace: Annotated[
-        str | None, typer.Option("--namespace", "-n", help="The namespace (tenant).", rich_help_panel=_PANEL)
+        str | None,
+        typer.Option(
+            "--namespace",
+            "-n",
+            envvar=NAMESPACE_VARIABLE,
+            show_envvar=True,
+            help="The namespace (tenant).",
+            rich_help_panel=_PANEL,
+        ),
     ] = None
     user: Annotated[str | None, typer.Option("--user", help="Only this user's memories.", rich_help_panel=_PANEL)] = (
         None

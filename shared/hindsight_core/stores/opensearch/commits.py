@@ -10,7 +10,7 @@ from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
 
-from hindsight_core.errors import Conflict, StoreUnavailable
+from hindsight_core.errors import Conflict, OutcomeUnknown, StoreUnavailable
 from hindsight_core.loops import PerLoop
 from hindsight_core.stores import ChangeSet
 from hindsight_core.stores.opensearch.dimensions import Dimensions
@@ -98,7 +98,7 @@ class Commits:
         try:
             await self._intents.apply(namespace, opened)
         except StoreUnavailable as exc:
-            raise StoreUnavailable(
+            raise OutcomeUnknown(
                 f"{exc.detail} The change is kept, and takes effect as soon as the namespace can be read again.",
                 remedy="Look before you repeat the request, or repeat it with the same idempotency_key.",
             ) from exc
@@ -112,9 +112,9 @@ class Commits:
             self._left[namespace] = closed
 
 
-def unknown(exc: StoreUnavailable) -> StoreUnavailable:
+def unknown(exc: StoreUnavailable) -> OutcomeUnknown:
     """The error of a commit whose end nobody has seen."""
-    return StoreUnavailable(
+    return OutcomeUnknown(
         f"{exc.detail} It is not known whether the change was stored.",
         remedy="Look before you repeat the request, or repeat it with the same idempotency_key.",
     )
