@@ -16,6 +16,8 @@ LANGUAGES: tuple[Language, ...] = ("en", "zh")
 
 _HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff]")
 _LATIN = re.compile("[A-Za-z]")
+# Not `\W`, nor the P of a named group.
+_CAPITAL = re.compile(r"\\.|\(\?P|[A-Z]", re.DOTALL)
 _WORD = re.compile(r"[A-Za-z]+(?:['’][A-Za-z]+)*")
 
 
@@ -54,16 +56,27 @@ def table(name: str, language: Language) -> Table:
     return Table(patterns=patterns, sentences=sentences, lists=lists)
 
 
+@cache
+def lower_case(name: str, language: Language) -> Mapping[str, re.Pattern[str]]:
+    """The cues of a file for texts that are in lower case: to ignore case takes a search twice as long."""
+    found = table(name, language).patterns
+    return {cue: re.compile(_CAPITAL.sub(_lower, pattern.pattern)) for cue, pattern in found.items()}
+
+
+def _lower(match: re.Match[str]) -> str:
+    return match[0] if len(match[0]) > 1 else match[0].lower()
+
+
 def present(text: str, name: str = "gate") -> frozenset[str]:
     """The cues of the file that occur in the text; each language is looked for where its script occurs."""
-    plain = text.replace("’", "'")
+    plain = text.replace("’", "'").lower()
     spoken: list[Language] = []
     if _LATIN.search(plain):
         spoken.append("en")
     if _HAN.search(plain):
         spoken.append("zh")
     return frozenset(
-        cue for language in spoken for cue, pattern in table(name, language).patterns.items() if pattern.search(plain)
+        cue for language in spoken for cue, pattern in lower_case(name, language).items() if pattern.search(plain)
     )
 
 

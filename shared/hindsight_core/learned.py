@@ -93,7 +93,8 @@ class Learned:
         """
         self.card = card
         step = np.asarray(arrays["support_step"], dtype=np.float32)
-        self._support: Floats = np.asarray(arrays["support"], dtype=np.float32) * step
+        # In Fortran's order: what a text costs is reading them all, which goes a little faster column by column.
+        self._support: Floats = np.asfortranarray(np.asarray(arrays["support"], dtype=np.float32) * step)
         self._projection = _float(arrays["projection"])
         self._wording_start = self._projection.shape[1]
         self._lengths = np.einsum("ij,ij->i", self._support, self._support)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from hindsight_core.cues import Language, language_of, table
+from hindsight_core.cues import Language, language_of, lower_case
 
 
 def is_past_question(text: str) -> bool:
@@ -40,11 +40,11 @@ def tells_when(text: str) -> bool:
 
 def _holds(cue: str, text: str) -> bool:
     languages: tuple[Language, ...] = ("zh",) if language_of(text) == "zh" else ("en", "zh")
-    plain = text.replace("’", "'")
-    return any(table("past", each).patterns[cue].search(plain) for each in languages)
+    plain = text.replace("’", "'").lower()
+    return any(lower_case("past", each)[cue].search(plain) for each in languages)
 
 
 def _asks(text: str, language: Language) -> bool:
-    cues = table("past", language).patterns
-    plain = cues["otherwise"].sub(lambda match: "\x00" * len(match[0]), text.replace("’", "'"))
+    cues = lower_case("past", language)
+    plain = cues["otherwise"].sub(lambda match: "\x00" * len(match[0]), text.replace("’", "'").lower())
     return bool(re.search(cues["as_was"], plain))

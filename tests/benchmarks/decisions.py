@@ -1,6 +1,7 @@
-"""How long the gate and the recall trigger take for a text, beyond its embedding; prints a table with the machine.
+"""How long decisions about a text take, beyond its embedding and the neighbour search; a table with the machine.
 
-CPU time is of the deciding thread, so it hardly depends on what else the machine does.
+CPU time is of the deciding thread, so it depends less on what else the machine does. Texts are reconciled among the 16
+nearest of the others; "gate + reconcile" is all that is decided about a text that is written.
 
 ``python tests/benchmarks/decisions.py``
 """
@@ -13,19 +14,27 @@ import os
 import platform
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hindsight_core.embedding import open_embedder
 from hindsight_core.extraction import Candidate, extract
 from hindsight_core.gate import judge
+from hindsight_core.indexing import index_fields
 from hindsight_core.learned import shipped
+from hindsight_core.models import Memory
 from hindsight_core.recall import recall_needed
+from hindsight_core.reconciliation import reconcile
 from hindsight_core.requests import Message
+from hindsight_core.stores import Neighbour, Record
 
 DATA = Path(__file__).parents[1] / "data" / "gate_everyday.jsonl"
 ROUNDS = 10
+NEIGHBOURS = 16
+NOW = datetime(2025, 6, 1, tzinfo=UTC)
 
 
 def measured(name: str, decide: Callable[[int], object], n: int) -> None:
@@ -42,6 +51,28 @@ def measured(name: str, decide: Callable[[int], object], n: int) -> None:
         print(f"| {name} | {clock} | {p50:.2f} | {p95:.2f} | {p99:.2f} |")
 
 
+def memories(texts: list[str], vectors: NDArray[np.float32], model: str) -> list[Record]:
+    found: list[Record] = []
+    for i, text in enumerate(texts):
+        memory = Memory(
+            id=f"{i:04}",
+            namespace="bench",
+            content=text,
+            valid_from=NOW,
+            created_at=NOW,
+            updated_at=NOW,
+            embedding_model=model,
+        )
+        found.append(Record(memory=memory, index=index_fields(memory), bare=vectors[i], mixed=vectors[i]))
+    return found
+
+
+def around(records: list[Record], vectors: NDArray[np.float32], i: int) -> list[Neighbour]:
+    cosines = vectors @ vectors[i]
+    order = [j for j in np.argsort(-cosines, kind="stable").tolist() if j != i]
+    return [Neighbour(record=records[j], cosine=float(cosines[j])) for j in order[:NEIGHBOURS]]
+
+
 async def main() -> None:
     texts = [json.loads(line)["text"] for line in DATA.read_text("utf-8").splitlines()]
     embedder = open_embedder()
@@ -49,12 +80,28 @@ async def main() -> None:
     model = embedder.identity.name
     await embedder.aclose()
     candidates = [Candidate(index=0, text=text) for text in texts]
+    records = memories(texts, vectors, model)
+    near = [around(records, vectors, i) for i in range(len(texts))]
+
+    def gate(i: int) -> None:
+        judge(candidates[i], vector=vectors[i], embedding_model=model)
+
+    def compare(i: int) -> None:
+        reconcile(records[i].memory, vectors[i], near[i], embedding_model=model)
+
+    def decide(i: int) -> None:
+        gate(i)
+        compare(i)
+
+    compare(0)  # reads its weights, once in a process's life
     for name in ("gate", "recall"):
         shipped(name)  # read once in a process's life
     print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}; ms a decision\n")
     print("| decision | clock | p50 | p95 | p99 |\n|---|---|---|---|---|")
     measured("extraction", lambda i: extract([Message(role="user", text=texts[i])]), len(texts))
-    measured("gate", lambda i: judge(candidates[i], vector=vectors[i], embedding_model=model), len(texts))
+    measured("gate", gate, len(texts))
+    measured("reconcile", compare, len(texts))
+    measured("gate + reconcile", decide, len(texts))
     measured(
         "recall",
         lambda i: recall_needed(texts[i], recent=texts[i - 2 : i], vector=vectors[i], embedding_model=model),
