@@ -176,6 +176,12 @@ async def test_another_content_type_is_415(http: httpx.AsyncClient, content_type
     assert fields(answer) == []
     lines = await http.post("/v1/import", content=b"{}", headers=headers)
     assert lines.status_code == 415
+    # What to send differs by route, so that is the remedy's to say.
+    assert answer.json()["title"] == lines.json()["title"] == "The content type is not supported here"
+    assert [refused.json()["remedy"] for refused in (answer, lines)] == [
+        "Send application/json.",
+        "Send application/x-ndjson.",
+    ]
 
 
 async def test_a_charset_in_the_content_type_is_fine(http: httpx.AsyncClient):

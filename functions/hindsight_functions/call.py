@@ -55,8 +55,8 @@ class Call:
         self._counted = False
 
     async def by(self, data: Request, verb: Verb) -> Caller:
-        """The caller of a request, allowed to do it: every handler asks before it touches the service."""
-        return await self.within(data.namespace, verb)
+        """The caller of a decoded request, allowed to do it: every handler asks before it touches the service."""
+        return msgspec.structs.replace(await self.within(data.namespace, verb), decoded=True)
 
     async def within(self, namespace: str | None, verb: Verb) -> Caller:
         """The caller in a namespace, counted; None: the header's, the token's, or the default one."""

@@ -16,8 +16,9 @@ from hindsight_core.requests import Request
 class Caller(msgspec.Struct, frozen=True, kw_only=True):
     """One call: `now` is the server's clock, `namespace` what the header or token says when the request names none.
 
-    `actor` and `request_id` go into the audit events; `admin` says whether it may do everything in its namespaces.
-    `new_id` gives a fresh sortable id for an instant.
+    `actor` and `request_id` go into the audit events; `admin` says whether it may do everything in its namespaces,
+    `decoded` that the request was decoded from what was sent, so that its fields hold what their types say. `new_id`
+    gives a fresh sortable id for an instant.
     """
 
     now: datetime
@@ -26,6 +27,7 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     actor: str = "local"
     request_id: str = ""
     admin: bool = True
+    decoded: bool = False
 
     def clock(self, request: Request) -> datetime:
         """The instant at which the request happens, in UTC with milliseconds."""

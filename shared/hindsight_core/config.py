@@ -14,8 +14,13 @@ from hindsight_core.errors import ConfigurationError, FieldError
 PREFIX = "HINDSIGHT_"
 # A setting that clients of a server read as well.
 NAMESPACE_VARIABLE = PREFIX + "NAMESPACE"
-# What clients send; no setting of a server.
+# What clients alone read; no settings of a server.
+URL_VARIABLE = "HINDSIGHT_URL"
 TOKEN_VARIABLE = "HINDSIGHT_TOKEN"  # noqa: S105 (a name)
+_OF_CLIENTS = {
+    URL_VARIABLE: "Read by clients: server that `hindsight` and `hindsight mcp` use instead of a local store.",
+    TOKEN_VARIABLE: "Read by clients: token that `hindsight` and the Python client send to that server.",
+}
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -212,8 +217,9 @@ def table() -> list[tuple[str, str, str]]:
 
 
 def markdown() -> str:
-    """The table of settings as it stands in the README."""
-    rows = [f"| `{name}` | {f'`{default}`' if default else ''} | {help_} |" for name, default, help_ in table()]
+    """The table of settings as it stands in the README, with what clients read at its end."""
+    listed = [*table(), *((name, "", help_) for name, help_ in _OF_CLIENTS.items())]
+    rows = [f"| `{name}` | {f'`{default}`' if default else ''} | {help_} |" for name, default, help_ in listed]
     return "\n".join(["| variable | default | what it is |", "|---|---|---|", *rows])
 
 

@@ -10,7 +10,7 @@
     ├── NotFound                404  no such memory, run or retrieval in this scope
     ├── Conflict                409  it changed meanwhile, or a key was reused
     ├── TooLarge                413  body or batch over its limit
-    ├── UnsupportedMedia        415  not application/json
+    ├── UnsupportedMedia        415  another content type than the route takes
     ├── TooManyRequests         429  over the rate limit; `retry_after` in seconds
     ├── ConfigurationError      500  a setting is wrong; raised at start, never by a request
     │   └── MissingExtra        500  an optional part is not installed; names the extra
@@ -90,7 +90,7 @@ class TooLarge(HindsightError):
 
 
 class UnsupportedMedia(HindsightError):
-    code, status, title = "unsupported_media_type", 415, "Send application/json"
+    code, status, title = "unsupported_media_type", 415, "The content type is not supported here"
 
 
 class TooManyRequests(HindsightError):

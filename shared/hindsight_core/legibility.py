@@ -17,14 +17,15 @@ from hindsight_core.redaction import find_secret
 _NOT_BLANK = frozenset({"content", "query", "text", "key", "user_id", "agent_id", "session_id", "task_id", "intent"})
 
 
-def check_request(request: msgspec.Struct) -> None:
+def check_request(request: msgspec.Struct, *, decoded: bool = False) -> None:
     """Raise `InvalidInput` unless every field holds what its type says and text that can be kept.
 
-    A request that was built in Python has passed none of the limits of its fields (msgspec checks them while
-    decoding), and what is stored beyond them could not be read again.
+    A request that was built in Python has passed none of the limits of its fields, and what is stored beyond them
+    could not be read again. One that was `decoded` has passed them all: msgspec checks them while decoding.
     """
     check_legible(request)
-    convert(msgspec.to_builtins(request), type(request))
+    if not decoded:
+        convert(msgspec.to_builtins(request), type(request))
 
 
 def check_legible(request: msgspec.Struct) -> None:

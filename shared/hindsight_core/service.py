@@ -200,7 +200,7 @@ class MemoryService:
 
     async def write(self, request: WriteRequest, caller: Caller) -> WriteResponse:
         """Decide what of the request is kept and store it durably; see `hindsight_core.writing`."""
-        check_request(request)
+        check_request(request, decoded=caller.decoded)
         return self._noted(await self._write(request, caller))
 
     async def _write(self, request: WriteRequest, caller: Caller, passages: Passages | None = None) -> WriteResponse:
@@ -288,12 +288,12 @@ class MemoryService:
 
     async def search(self, request: SearchRequest, caller: Caller) -> SearchResponse:
         """The best memories for a question; see `hindsight_core.searching`."""
-        check_request(request)
+        check_request(request, decoded=caller.decoded)
         return self._noted(await self._searcher.search(request, caller))
 
     async def context(self, request: ContextRequest, caller: Caller) -> ContextBlock:
         """A block of text within a token budget, for the question or the last user message."""
-        check_request(request)
+        check_request(request, decoded=caller.decoded)
         question, recent = _question_of(request)
         shared = {
             name: getattr(request, name)
@@ -305,13 +305,13 @@ class MemoryService:
 
     async def recall(self, request: RecallRequest, caller: Caller) -> Recall:
         """Whether a message needs memory at all, without touching a store."""
-        check_request(request)
+        check_request(request, decoded=caller.decoded)
         caller.scope(request)
         return await self._searcher.recall(request)
 
     async def list_memories(self, request: ListRequest, caller: Caller) -> MemoryPage:
         """A page of the scope's memories in a stable order; active and pending ones unless a status is asked for."""
-        check_request(request)
+        check_request(request, decoded=caller.decoded)
         scope, now = caller.scope(request), caller.clock(request)
         as_of = None if request.as_of is None else instant(request.as_of, "as_of", request.timezone)
         where = where_of(
@@ -352,7 +352,7 @@ class MemoryService:
 
     def export(self, request: ListRequest, caller: Caller) -> AsyncIterator[bytes]:
         """Every memory of the scope as JSON Lines, of any status; an `ExportRequest` may ask for their histories."""
-        check_request(request)
+        check_request(request, decoded=caller.decoded)
         for name in ("as_of", "cursor"):
             if getattr(request, name) is not None:
                 raise InvalidInput.of(name, "an export is whole; list memories to see a part")
@@ -393,19 +393,19 @@ class MemoryService:
 
     async def update(self, memory_id: str, request: UpdateRequest, caller: Caller) -> UpdateResponse:
         """Change a memory by hand; see `hindsight_core.updating`."""
-        check_request(request)
+        check_request(request, decoded=caller.decoded)
         return await self._updater.update(memory_id, request, caller)
 
     async def resolve(self, memory_id: str, request: ResolveRequest, caller: Caller) -> ResolveResponse:
         """Settle a contested pair; `memory_id` is the newer one."""
-        check_request(request)
+        check_request(request, decoded=caller.decoded)
         return await self._updater.resolve(memory_id, request, caller)
 
     # forget
 
     async def forget(self, request: ForgetRequest, caller: Caller) -> ForgetResponse:
         """Forget what the request selects; see `hindsight_core.forgetting`."""
-        check_request(request)
+        check_request(request, decoded=caller.decoded)
         if request.mode == "erase" and not request.dry_run:
             # What this process has logged but not written yet is erased with the rest.
             await self._journal.flush()
@@ -424,7 +424,7 @@ class MemoryService:
 
     async def restore(self, memory_id: str, request: RestoreRequest, caller: Caller) -> UpdateResponse:
         """Bring a forgotten memory back."""
-        check_request(request)
+        check_request(request, decoded=caller.decoded)
         record = await self._forgetter.find(memory_id, caller.scope(request))
         return await restore(self._store, record, request, caller)
 
@@ -446,7 +446,7 @@ class MemoryService:
 
     async def undo(self, run_id: str, request: UndoRequest, caller: Caller) -> UndoResponse:
         """Take a whole run back."""
-        check_request(request)
+        check_request(request, decoded=caller.decoded)
         scope = caller.scope(request)
         run = await self._forgetter.run(scope.namespace, run_id)
         return await self._undoer.undo(run, scope, request, caller)

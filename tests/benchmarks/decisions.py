@@ -69,8 +69,9 @@ def memories(texts: list[str], vectors: NDArray[np.float32], model: str) -> list
 
 def around(records: list[Record], vectors: NDArray[np.float32], i: int) -> list[Neighbour]:
     cosines = vectors @ vectors[i]
-    order = [j for j in np.argsort(-cosines, kind="stable").tolist() if j != i]
-    return [Neighbour(record=records[j], cosine=float(cosines[j])) for j in order[:NEIGHBOURS]]
+    order: list[int] = np.argsort(-cosines, kind="stable").tolist()
+    others = [j for j in order if j != i][:NEIGHBOURS]
+    return [Neighbour(record=records[j], cosine=float(cosines[j])) for j in others]
 
 
 async def main() -> None:

@@ -28,7 +28,7 @@ from hindsight_core.release import release
 
 Verdict: TypeAlias = Literal["ok", "note", "fault"]
 # Variables that are no settings of the server: the command line's own, and those of development.
-_OTHERS = ("HINDSIGHT_URL", config.TOKEN_VARIABLE, "HINDSIGHT_STACK_", "HINDSIGHT_TEST_", "HINDSIGHT_REQUIRE_")
+_OTHERS = (config.URL_VARIABLE, config.TOKEN_VARIABLE, "HINDSIGHT_STACK_", "HINDSIGHT_TEST_", "HINDSIGHT_REQUIRE_")
 _LITTLE_SPACE = 200 << 20
 _VERDICTS: dict[str, Verdict] = {"ok": "ok", "degraded": "note", "down": "fault"}
 _STYLES = {"ok": "green", "note": "yellow", "fault": "red"}

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hindsight_core.cli.commands import DONE, app, failed
-from hindsight_core.config import NAMESPACE_VARIABLE, TOKEN_VARIABLE, load
+from hindsight_core.config import NAMESPACE_VARIABLE, TOKEN_VARIABLE, URL_VARIABLE, load
 from hindsight_core.errors import HindsightError, InvalidInput, MissingExtra
 from hindsight_core.home import data_dir
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @app.command("mcp")
 def mcp(
     url: Annotated[
-        str | None, typer.Option("--url", envvar="HINDSIGHT_URL", help="A server to use, instead of a local store.")
+        str | None, typer.Option("--url", envvar=URL_VARIABLE, help="A server to use, instead of a local store.")
     ] = None,
     token: Annotated[
         str | None, typer.Option("--token", envvar=TOKEN_VARIABLE, help="The token of that server.")

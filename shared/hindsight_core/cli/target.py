@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, Union, cast
 import typer
 
 from hindsight_core.cli.options import Options, moment
-from hindsight_core.config import NAMESPACE_VARIABLE, TOKEN_VARIABLE, Settings, load
+from hindsight_core.config import NAMESPACE_VARIABLE, TOKEN_VARIABLE, URL_VARIABLE, Settings, load
 from hindsight_core.errors import InvalidInput
 from hindsight_core.home import data_dir
 
@@ -28,7 +28,7 @@ class Target(Options, frozen=True, kw_only=True):
     url: Annotated[
         str | None,
         typer.Option(
-            "--url", envvar="HINDSIGHT_URL", help="A server to ask, instead of a local store.", rich_help_panel=_PANEL
+            "--url", envvar=URL_VARIABLE, help="A server to ask, instead of a local store.", rich_help_panel=_PANEL
         ),
     ] = None
     token: Annotated[
