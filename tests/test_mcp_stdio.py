@@ -14,7 +14,7 @@ import pytest
 from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters
 
-from hindsight_functions.tools.stdio import LINE_LIMIT
+from hindsight_functions.tools.lines import LINE_LIMIT
 from mcp_clients import handshake
 from server import STARTUP_SECONDS, environment, server
 
@@ -137,13 +137,72 @@ def test_junk_and_lines_without_end_are_survived_and_standard_output_holds_proto
     assert (code, rest) == (0, b"")
 
 
-@pytest.mark.parametrize("said", [b"", BEGIN[:20], b"x" * (LINE_LIMIT + 1)])
-def test_a_client_that_leaves_before_it_began_is_no_error(begin, env, said):
+@pytest.mark.parametrize(
+    ("said", "code"), [(b"", None), (b"\r\n", None), (BEGIN[:20], -32700), (b"x" * (LINE_LIMIT + 1), -32600)]
+)
+def test_a_client_that_leaves_before_it_began_is_no_error(begin, env, said, code):
     process = begin(env)
     process.send(said)
-    code, out, err = process.end()
-    assert (code, out) == (0, b"")
+    status, out, err = process.end()
+    assert status == 0
+    assert [json.loads(line)["error"]["code"] for line in out.splitlines()] == ([] if code is None else [code])
     assert "Traceback" not in err
+
+
+def call(message_id: object, **arguments: object) -> bytes:
+    return line("tools/call", {"name": "memory_write", "arguments": arguments}, id=message_id)
+
+
+BROKEN = [
+    # what is sent, the id that its answer has, and the code of the error
+    (b"{bad json\n", None, -32700),
+    (b'{"jsonrpc": "2.0", "id": 7, "method": "ping", "params": "x\xff"}\n', None, -32700),
+    (b"[" * 100_000 + b"\n", None, -32700),
+    (b"[" + LIST.strip() + b"]\n", None, -32600),
+    (b"17\n", None, -32600),
+    (b"x" * (LINE_LIMIT + 2) + b"\n", None, -32600),
+    (b'{"jsonrpc": "2.0", "id": 7, "method": "ping", "params": "x"}\n', 7, -32600),
+    (b'{"jsonrpc": "2.0", "id": "seven", "method": 3}\n', "seven", -32600),
+    (b'{"jsonrpc": "2.0", "id": 1.5, "method": "ping"}\n', None, -32600),
+    (b'{"id": 8, "method": "ping"}\n', 8, -32600),
+    (b"{}\n", None, -32600),
+    (call(9, content="half \ud83d of a sign"), 9, -32600),
+]
+
+
+def test_a_broken_message_is_answered_and_what_follows_it_as_well(begin, env):
+    process = begin(env)
+    process.send(BEGIN, line("notifications/initialized"))
+    process.answer(1)
+    for sent, message_id, code in BROKEN:
+        process.send(sent)
+        answer = json.loads(process.popen.stdout.readline())
+        assert (answer["id"], answer["error"]["code"]) == (message_id, code), sent[:80]
+        assert answer["error"]["message"]
+    # Nobody waits for an answer to these.
+    process.send(b'{"jsonrpc": "2.0", "id": 3, "result": 5}\n', line("notifications/nonsense"), b" \n")
+    process.send(LIST)
+    assert json.loads(process.popen.stdout.readline())["id"] == 2
+    assert process.end()[:2] == (0, b"")
+
+
+def test_what_was_asked_before_the_end_of_the_input_is_done_and_answered(begin, env):
+    """As in `printf ... | hindsight mcp`."""
+    process = begin(env)
+    wanted = [f"The user's box number {number} holds cello strings" for number in range(5)]
+    writes = [call(f"w{number}", content=text, force=True) for number, text in enumerate(wanted)]
+    cancelled = [LIST, line("notifications/cancelled", {"requestId": 2})]
+    process.send(b"\xef\xbb\xbf" + BEGIN, line("notifications/initialized"), *cancelled, *writes)
+    process.send(line("ping", id=3).strip())
+    code, out, err = process.end()
+    assert code == 0, err
+    answers = {message["id"]: message for message in map(json.loads, out.splitlines())}
+    assert answers.keys() - {2} == {1, 3, "w0", "w1", "w2", "w3", "w4"}
+    assert all("result" in answer for answer in answers.values()), answers
+    again = begin(env)
+    again.send(BEGIN, line("notifications/initialized"), LIST)
+    listed = again.answer(2)["result"]["structuredContent"]["memories"]
+    assert sorted(memory["content"] for memory in listed) == wanted
 
 
 def test_a_client_that_leaves_without_reading_its_answers_is_no_error(begin, env):
