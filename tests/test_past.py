@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hindsight_core.past import asks_what_happened, asks_when, is_past_question, tells_when
+from hindsight_core.past import asks_what_happened, is_past_question
 
 
 @pytest.mark.parametrize(
@@ -129,14 +129,3 @@ def test_what_happened_may_be_in_an_old_memory(question: str):
 )
 def test_what_is_so_now_is_rather_in_a_new_memory(question: str):
     assert not asks_what_happened(question)
-
-
-def test_questions_for_a_time_and_memories_that_tell_one():
-    assert asks_when("When did Ann move?")
-    assert asks_when("我们几号签的合同？")
-    assert not asks_when("What did Ann move?")
-    assert not asks_when("我们签了什么？")
-    assert tells_when("She moved last Friday.")
-    assert tells_when("上周五签的。")
-    assert not tells_when("She likes to move.")
-    assert not tells_when("合同签好了。")

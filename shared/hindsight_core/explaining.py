@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from hindsight_core.caller import millis
 from hindsight_core.indexing import index_fields
-from hindsight_core.models import Explanation, Hit
+from hindsight_core.models import Explanation, Hit, Parts
 from hindsight_core.question import Question
 from hindsight_core.ranking import DAY_MS, Decay, Field, Formula, Lexical, Similarity, Weight
 
@@ -33,14 +33,14 @@ def notes_for(question: str) -> Mapping[str, str]:
     return _HAN_NOTES if _HAN.search(question) else _NOTES
 
 
-def explain(hit: Hit, question: Question, formula: Formula, now: int, *, first: float | None = None) -> Explanation:
+def explain(hit: Hit, question: Question, formula: Formula, now: int, *, first: Parts | None = None) -> Explanation:
     """Contributions that add up to the hit's score (what clipping took from relevance stands as `clipped`).
 
-    `first` is the relevance before the second stage (see `reranking`), where there was one: what that took is `others`.
-
+    `first` are the parts before the second stage (see `reranking`), where there was one: what that took is `others`.
     `now` in Unix milliseconds is the origin of ages; the sentence is in the question's language.
     """
     memory, parts = hit.memory, hit.parts
+    first = first or parts
     fields = index_fields(memory)
     contributions: dict[str, float] = {}
     matched: dict[str, bool] = {}
@@ -61,9 +61,9 @@ def explain(hit: Hit, question: Question, formula: Formula, now: int, *, first: 
                 matched[signal.name] = bool(held[signal.field] & set(signal.values))
                 contributions[signal.name] = scale * signal.weight * matched[signal.name]
     contributions["offset"] = -scale * formula.offset
-    whole = formula.relevance_weight * (parts.relevance if first is None else first)
+    whole = formula.relevance_weight * first.relevance
     contributions["clipped"] = whole - sum(contributions.values())
-    contributions["others"] = formula.relevance_weight * parts.relevance - whole
+    contributions["others"] = formula.relevance_weight * parts.relevance - whole + parts.bias - first.bias
     half_life: float | None = None
     for added in formula.rest:
         match added:
@@ -73,7 +73,7 @@ def explain(hit: Hit, question: Question, formula: Formula, now: int, *, first: 
             case Field():
                 contributions["confidence"] = added.weight * parts.confidence
             case Weight():
-                contributions["bias"] = parts.bias
+                contributions["bias"] = first.bias
     if hit.marked == "contested":
         contributions["contested"] = hit.score - sum(contributions.values())
     age = None if memory.observed_at is None else max(0, now - millis(memory.observed_at)) / DAY_MS

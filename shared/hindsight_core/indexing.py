@@ -47,8 +47,13 @@ def index_fields(memory: Memory) -> IndexFields:
         context=impacts(tokens(memory.context)) if memory.context else {},
         speaker=fold_name(memory.speaker) if memory.speaker else None,
         days=days,
-        question=bool(_QUESTION.search(memory.content)),
+        question=asks(memory.content),
     )
+
+
+def asks(text: str) -> bool:
+    """Whether a text ends in a question."""
+    return _QUESTION.search(text) is not None
 
 
 def fold_name(name: str) -> str:

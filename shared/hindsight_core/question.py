@@ -7,9 +7,10 @@ from datetime import datetime
 
 import msgspec
 
+from hindsight_core.answers import asks_how_many, asks_when, speaks_of_self
 from hindsight_core.indexing import days_between
 from hindsight_core.lexical import tokens
-from hindsight_core.past import asks_what_happened, asks_when, is_past_question
+from hindsight_core.past import asks_what_happened, is_past_question
 from hindsight_core.responses import TimeWindow
 from hindsight_core.temporal import range_and_days
 from hindsight_core.transcript import said_by_user
@@ -25,7 +26,8 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     speaker near), `terms` its tokens without repeats, `speakers` and `days` in the form of `IndexFields`. `changed`
     tells that it asks for a state that has since changed. `decays` is False where the age of a memory says nothing
     about whether it answers: the question asks for something that happened, or names its time. `when` tells that it
-    asks for a time.
+    asks for a time, `amount` that it asks for a number, `own` that it is about who asks (a piece of a conversation is
+    none of these).
     """
 
     text: str
@@ -38,6 +40,8 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     changed: bool = False
     decays: bool = True
     when: bool = False
+    amount: bool = False
+    own: bool = False
 
 
 def read(text: str, now: datetime, speakers: frozenset[str]) -> Question:
@@ -48,6 +52,7 @@ def read(text: str, now: datetime, speakers: frozenset[str]) -> Question:
     the user said is read.
     """
     said = said_by_user(text)
+    asked = said == text
     folded = said.casefold()
     named = tuple(sorted(name for name in speakers if _mentions(folded, name)))
     found, named_days = range_and_days(said, now)
@@ -69,7 +74,9 @@ def read(text: str, now: datetime, speakers: frozenset[str]) -> Question:
         past=past,
         changed=changed,
         decays=not (past or window or asks_what_happened(said)),
-        when=asks_when(said),
+        when=asked and asks_when(said),
+        amount=asked and asks_how_many(said),
+        own=asked and speaks_of_self(said),
     )
 
 

@@ -83,8 +83,8 @@ class Formula(msgspec.Struct, frozen=True, kw_only=True):
 class Weights(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Everything about ranking that a setting or an experiment may change.
 
-    `session`, `next_turn` and `asked_when` belong to the second stage, see `reranking`. `half_lives` in days, by memory
-    type, go before those of the caller's profile; 0 is no decay.
+    Those from `contrast` to `substance` belong to the second stage, see `reranking`; without any of them there is
+    none. `half_lives` in days, by memory type, go before those of the caller's profile; 0 is no decay.
     """
 
     relevance: float = 0.6
@@ -98,9 +98,14 @@ class Weights(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     span: float = 0.70
     gain: float = 1.7
     saturation: float = 20.0
-    session: float = 0.25
-    next_turn: float = 0.08
-    asked_when: float = 0.12
+    contrast: float = 1.0
+    session: float = 0.35
+    next_turn: float = 0.10
+    reply: float = 0.25
+    asked_when: float = 0.20
+    asked_amount: float = 0.20
+    own: float = 0.05
+    substance: float = 0.05
     half_lives: dict[MemoryType, Annotated[float, Meta(ge=0)]] = {}
 
 

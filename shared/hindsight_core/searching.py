@@ -22,7 +22,7 @@ from hindsight_core.question import Question, read
 from hindsight_core.ranking import INTENTS, Weights, by_words, formula
 from hindsight_core.recall import recall_for
 from hindsight_core.requests import RecallRequest, SearchRequest
-from hindsight_core.reranking import DEPTH, compares, rerank
+from hindsight_core.reranking import DEPTH, Comparison, compares
 from hindsight_core.responses import ContextBlock, Counts, QueryReading, Recall, SearchResponse
 from hindsight_core.stores import Access, MemoryStore, Query, Ranked, RankedPage, Vector, Where
 
@@ -101,6 +101,7 @@ class Searcher:
                 hits=(), query=reading, counts=nothing, retrieval_id=retrieval_id, took_ms=0.0, context=None
             )
         vector, calibration, degraded = await self._embed(question)
+        weights = by_words(self._weights) if vector is None else self._weights
         # What is not shown of contested pairs leaves room for others.
         room = request.top_k if self._unsettled == "both" else 2 * request.top_k
         query = Query(
@@ -108,7 +109,7 @@ class Searcher:
             terms=question.terms,
             formula=formula(
                 calibration=calibration,
-                weights=by_words(self._weights) if vector is None else self._weights,
+                weights=weights,
                 profile=request.profile,
                 intent=intent,
                 speakers=question.speakers,
@@ -135,19 +136,18 @@ class Searcher:
         # Where the conditions kept nothing out, there is nothing pending either.
         if request.filters.status is None and as_of is None and page.eligible < page.in_scope:
             ranked = await self._with_pending(scope.namespace, query, ranked)
-        compared = rerank(ranked, question, self._weights)
-        reaching = [hit for hit in compared if hit.score >= request.min_score]
+        comparison = Comparison(ranked, question, weights)
+        reaching = [hit for hit in comparison.hits if hit.score >= request.min_score]
         past = question.past or as_of is not None
-        hits = await self._mark(scope, query, reaching, room, notes_for(request.query), past=past)
+        hits = await self._mark(scope, query, comparison, reaching, room, notes_for(request.query), past=past)
         if question.changed:
             hits = _as_it_was(hits)
         hits = shown(hits, self._unsettled)[: request.top_k]
         if request.explain:
-            before = {hit.memory.id: hit.parts.relevance for hit in ranked}
             hits = [
                 msgspec.structs.replace(
                     hit,
-                    explain=explain(hit, question, query.formula, query.now, first=before.get(hit.memory.id)),
+                    explain=explain(hit, question, query.formula, query.now, first=comparison.first.get(hit.memory.id)),
                 )
                 for hit in hits
             ]
@@ -189,6 +189,7 @@ class Searcher:
         self,
         scope: Scope,
         query: Query,
+        comparison: Comparison,
         compared: list[Ranked],
         top_k: int,
         notes: Mapping[str, str],
@@ -199,7 +200,7 @@ class Searcher:
         challengers = await self._challengers(scope, compared[:top_k])
         newer_ids = {memory.id for memory in challengers.values()}
         ranked = [hit for n, hit in enumerate(compared) if n < top_k or hit.memory.id in newer_ids]
-        ranked = await self._with_challengers(scope.namespace, query, ranked, challengers)
+        ranked = await self._with_challengers(scope.namespace, query, comparison, ranked, challengers)
         scores = {hit.memory.id: hit.score for hit in ranked}
         links = {hit.memory.id: _strongest(hit.memory, challengers) for hit in ranked}
         for _ in links:  # as often as a chain of challengers can be long
@@ -238,7 +239,12 @@ class Searcher:
         }
 
     async def _with_challengers(
-        self, namespace: str, query: Query, ranked: list[Ranked], challengers: Mapping[str, Memory]
+        self,
+        namespace: str,
+        query: Query,
+        comparison: Comparison,
+        ranked: list[Ranked],
+        challengers: Mapping[str, Memory],
     ) -> list[Ranked]:
         """A challenger that satisfies the filters comes along with what it contests, with its own score."""
         missing = {memory.id for memory in challengers.values()} - {hit.memory.id for hit in ranked}
@@ -246,7 +252,7 @@ class Searcher:
             return ranked
         where = msgspec.structs.replace(query.where, ids=tuple(sorted(missing)))
         page = await self._store.rank(namespace, msgspec.structs.replace(query, where=where, min_score=0.0))
-        return [*ranked, *page.hits]
+        return [*ranked, *comparison.beside(page.hits)]
 
     async def _counts(
         self,

@@ -10,6 +10,7 @@ import msgspec
 from hindsight_core.errors import InvalidInput
 from hindsight_core.ranking import Weights
 from hindsight_core.requests import Profile
+from hindsight_core.reranking import WEIGHTS as SECOND_STAGE
 
 Signals: TypeAlias = Literal["all", "dense", "lexical"]
 
@@ -42,9 +43,7 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
                 question=0.0,
                 offset=0.0,
                 span=1.0,
-                session=0.0,
-                next_turn=0.0,
-                asked_when=0.0,
+                **dict.fromkeys(SECOND_STAGE, 0.0),
             )
         return self.weights
 
