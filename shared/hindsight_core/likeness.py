@@ -23,16 +23,16 @@ _NEAR = 3
 
 def likeness(new: Memory, old: Memory, a: Reading, b: Reading) -> dict[str, float]:
     """The features of one pair, `a` being the old text read and `b` the new one; always the same names."""
-    return (
-        _trust(new, old)
-        | _sizes(a, b)
-        | _words(a, b)
-        | _alignment(a, b)
-        | _values(a, b)
-        | _codes(a, b)
-        | _subjects(a, b)
-        | _cues(a, b)
-    )
+    return {
+        **_trust(new, old),
+        **_sizes(a, b),
+        **_words(a, b),
+        **_alignment(a, b),
+        **_values(a, b),
+        **_codes(a, b),
+        **_subjects(a, b),
+        **_cues(a, b),
+    }
 
 
 def _trust(new: Memory, old: Memory) -> dict[str, float]:
@@ -126,7 +126,7 @@ def _relabelled(old: Sequence[str], new: Sequence[str]) -> bool:
 
 
 def _has_digit(items: Sequence[str]) -> bool:
-    return any(c.isdigit() for item in items for c in item)
+    return any(map(str.isdigit, "".join(items)))
 
 
 def _values(a: Reading, b: Reading) -> dict[str, float]:
@@ -245,6 +245,8 @@ def _cues(a: Reading, b: Reading) -> dict[str, float]:
 
 def _near(new: tuple[str, ...], known: set[str], cues: tuple[str, ...]) -> float:
     """Whether a cue stands within three pieces of a piece of the old text."""
+    if not cues:
+        return 0.0
     marks = {piece for cue in cues for piece in PIECE.findall(cue)}
     at = [i for i, piece in enumerate(new) if piece in marks]
     kept = [j for j, piece in enumerate(new) if piece in known and piece not in marks]
