@@ -78,12 +78,12 @@ async def run(arguments: Arguments, connection: Connection) -> Answer:
     answer = await connection.memories.write(request)
     if not answer.results:
         nothing = Decision(index=0, text="", decision="skip", reason="Nothing in it states anything.")
-        return Answer(_words(nothing), _data(nothing, stored=False))
+        return Answer(words(nothing), _data(nothing, stored=False))
     decision = answer.results[0]
-    words = _words(decision)
+    text = words(decision)
     if answer.degraded is not None:
-        words += f"\n{answer.degraded}"
-    return Answer(words, _data(decision, stored=answer.stored))
+        text += f"\n{answer.degraded}"
+    return Answer(text, _data(decision, stored=answer.stored))
 
 
 def seconds_or_words(ttl: str) -> str | float:
@@ -110,7 +110,8 @@ def _data(decision: Decision, *, stored: bool) -> Written:
     )
 
 
-def _words(decision: Decision) -> str:
+def words(decision: Decision) -> str:
+    """What an agent reads of a decision. docs/dify/hindsight-memory.yml reads of it whether something is contested."""
     memory_id, related = decision.memory_id, ", ".join(decision.related)
     reason = escape(decision.reason)
     match decision.decision:
@@ -121,14 +122,14 @@ def _words(decision: Decision) -> str:
         case "duplicate":
             return f"Known already as {memory_id}; nothing new was stored."
         case "pending":
-            words = f"Kept as {memory_id}, unconfirmed: {reason}"
+            kept = f"Kept as {memory_id}, unconfirmed: {reason}"
             if related:
-                words += (
+                kept += (
                     f" It differs from {related}. Once the user confirms it, call "
                     f'memory_update(memory_id="{memory_id}", resolves="{decision.related[0]}", '
                     'resolution="supersede", reason=…).'
                 )
-            return words
+            return kept
         case "supersede" | "refine" if decision.superseded:
             return f"Stored as {memory_id}. It replaces {', '.join(decision.superseded)}: {reason}"
         case "contest" if decision.contests:
