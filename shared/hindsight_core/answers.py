@@ -23,11 +23,13 @@ def asks_how_many(text: str) -> bool:
     return _holds("amount", text)
 
 
+@lru_cache(maxsize=4096)
 def tells_a_number(text: str) -> bool:
     """Whether a memory has a number in it, in digits or words."""
     return _holds("counted", text)
 
 
+@lru_cache(maxsize=4096)
 def speaks_of_self(text: str) -> bool:
     """Whether a text speaks of who says it: I, my, we, 我."""
     return _holds("self", text)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from hindsight_core.lexical import impacts, tokens
 from hindsight_core.models import Memory
 
-_QUESTION = re.compile(r"[?？]\s*$|[吗呢么]\s*[。.!！~～…]*\s*$")
+_STOPS = "。.!！~～…"
 _HAN = re.compile(r"[\u4e00-\u9fff]")
 MIX_PREVIOUS = (0.3, 0.2)
 MIX_SUMMARY = 0.5
@@ -53,7 +53,8 @@ def index_fields(memory: Memory) -> IndexFields:
 
 def asks(text: str) -> bool:
     """Whether a text ends in a question."""
-    return _QUESTION.search(text) is not None
+    end = text.rstrip()
+    return end.endswith(("?", "？")) or end.rstrip(_STOPS).rstrip().endswith(("吗", "呢", "么"))
 
 
 def fold_name(name: str) -> str:
