@@ -34,6 +34,16 @@ def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return place.store_url
 
 
+# How many examples a property test may take, by what a call to the store costs.
+_EXAMPLES = {"sqlite": 40, "opensearch": 4}
+
+
+@pytest.fixture
+def examples(store_url: str) -> int:
+    """How many examples a property test over this store may take."""
+    return _EXAMPLES[store_url.partition("://")[0]]
+
+
 @pytest.fixture
 async def opened(store_url: str) -> AsyncGenerator[OpenStore]:
     """Opens the same place once more, as another process would; all are closed after the test."""

@@ -15,7 +15,7 @@ from hindsight_core.models import Memory
 from hindsight_core.requests import PageRequest, Request, SearchRequest, SweepRequest, UndoRequest, UpdateRequest
 from hindsight_core.service import MemoryService
 from hindsight_core.stores import Access, ChangeSet, MemoryStore, Where
-from samples import DAY, NAMESPACE, START, START_MS, memory, puts, random_records, record, run, unit
+from samples import DAY, NAMESPACE, START, START_MS, memory, puts, record, run, unit
 
 Sweep = Callable[..., Awaitable[Any]]
 NOW = START + 10 * DAY
@@ -92,31 +92,6 @@ async def test_each_policy_does_its_part_and_a_dry_run_lists_exactly_that(store,
     }
     again = await service.sweep(SweepRequest(), here)
     assert (again.count, again.complete) == (0, True)
-
-
-@pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
-@pytest.mark.parametrize("seed", [1, 2])
-async def test_for_any_memories_a_dry_run_is_the_run_and_its_undo_is_what_was_before(store, service_of, here, seed):
-    records = random_records(seed, 60)
-    await store.commit(NAMESPACE, puts(*records, run_id="fill"))
-    before = await everything(store)
-    service = service_of(
-        capacity_namespace=20, capacity_user=6, capacity_episodic=4, idle_after="8d", purge_after="9d", task_idle="1d"
-    )
-    dry = await service.sweep(SweepRequest(dry_run=True), here)
-    assert await everything(store) == before
-    real = await service.sweep(SweepRequest(), here)
-    assert real.affected == dry.affected
-    assert {p.policy: p.actions for p in real.policies} == {p.policy: p.actions for p in dry.policies}
-    erased = {one.id for one in real.affected if one.after == "erased"}
-    assert len(real.affected) > len(erased) > 0
-    assert (await service.sweep(SweepRequest(), here)).count == 0
-    undone = await service.undo(real.run_id, UndoRequest(), here)
-    assert set(undone.kept) == erased
-    after = {memory_id: replace(one, version=1) for memory_id, one in (await everything(store)).items()}
-    # An erased turn is gone from beside the others for good.
-    contexts = {memory_id: one.context for memory_id, one in after.items()}
-    assert after == {id_: replace(one, context=contexts[id_]) for id_, one in before.items() if id_ not in erased}
 
 
 async def test_maintenance_makes_nothing_look_fresh_and_says_why_it_forgot(store, service_of, here):

@@ -52,7 +52,8 @@ async def _revised(view: View, after: str | None) -> AsyncGenerator[Page]:
     where = Where(statuses=LIVE, memory_types=("semantic",))
     while records := await view.scan(where, after):
         after = records[-1].memory.id
-        memories = [memory for record in records if (memory := view.seen(record.memory)) and memory.derived_from]
+        seen = [view.seen(record.memory) for record in records]
+        memories = [memory for memory in seen if memory and memory.derived_from and memory.status in LIVE]
         ids = sorted({origin for memory in memories for origin in memory.derived_from})
         held = {record.memory.id: view.seen(record.memory) for record in await view.store.get(view.namespace, ids)}
         erased = await view.store.erased(view.namespace, [id_ for id_ in ids if held.get(id_) is None])

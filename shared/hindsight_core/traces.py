@@ -8,7 +8,7 @@ from hindsight_core.cache.vectors import VectorCache
 from hindsight_core.models import AuditEvent, Memory
 from hindsight_core.stores import MemoryStore, Record
 
-_ALL_EVENTS = 10_000
+_PAGE = 1000
 
 
 class Traces:
@@ -25,12 +25,14 @@ class Traces:
         """Note all texts of these memories, those of earlier versions and the turn before them too."""
         for record in records:
             self._note(record.memory)
-            if record.memory.version == 1:
-                continue
-            for event in await store.read(namespace, "events", memory_id=record.memory.id, limit=_ALL_EVENTS):
-                if isinstance(event, AuditEvent):
-                    self._note(event.before)
-                    self._note(event.after)
+        changed = [record.memory.id for record in records if record.memory.version > 1]
+        after: str | None = None
+        while changed and (page := await store.read(namespace, "events", memory_ids=changed, after=after, limit=_PAGE)):
+            for event in page:
+                assert isinstance(event, AuditEvent)
+                self._note(event.before)
+                self._note(event.after)
+                after = event.id
 
     def turn(self, memory: Memory) -> None:
         """Note the turn before a memory that stays itself."""

@@ -15,9 +15,9 @@ MEASURES = (
     ("mrr_at_10", "MRR@10"),
 )
 _PLOTTED = MEASURES[1:3]
-_COLOURS = ("#2563eb", "#d97706", "#059669", "#9333ea", "#dc2626", "#0891b2", "#65a30d", "#be185d")
+COLOURS = ("#2563eb", "#d97706", "#059669", "#9333ea", "#dc2626", "#0891b2", "#65a30d", "#be185d")
 _LEFT, _WIDE, _BAR, _GAP = 170, 560, 14, 12
-_STYLE = """
+STYLE = """
 :root { color-scheme: light dark; --line: #8886; --soft: #888; }
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }
 table { border-collapse: collapse; margin: 1rem 0; display: block; overflow-x: auto; }
@@ -39,7 +39,7 @@ def page(report: Report) -> str:
     parts = [
         "<!doctype html><html lang='en'><head><meta charset='utf-8'>",
         "<meta name='viewport' content='width=device-width, initial-scale=1'>",
-        f"<title>Retrieval</title><style>{_STYLE}</style></head><body><h1>Retrieval</h1>",
+        f"<title>Retrieval</title><style>{STYLE}</style></head><body><h1>Retrieval</h1>",
         f"<p>{escape(where)}; at most {report.memory_mib:.0f} MiB.</p>",
         f"<p class='soft'>{how} p: paired randomisation test, two-sided.</p>",
         _legend(names),
@@ -70,7 +70,7 @@ def _legend(names: Sequence[str]) -> str:
 
 
 def _colour(place: int) -> str:
-    return _COLOURS[place % len(_COLOURS)]
+    return COLOURS[place % len(COLOURS)]
 
 
 def _plot(results: Sequence[Result], names: Sequence[str], field: str, label: str) -> str:
