@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hindsight_core.answers import asks_how_many, asks_when, speaks_of_self, tells_a_number, tells_when
+from hindsight_core.answers import asks_how_many, asks_when, parts_named, speaks_of_self, tells_a_number, tells_when
 
 
 def test_questions_for_a_time_and_memories_that_tell_one():
@@ -50,6 +50,31 @@ def test_who_speaks_of_himself(text: str):
 @pytest.mark.parametrize("text", ["Did you paint it?", "The MINI is red.", "Item II.", "你刷完了吗？", "他刷的。"])
 def test_who_speaks_of_others(text: str):
     assert not speaks_of_self(text)
+
+
+@pytest.mark.parametrize(
+    ("question", "parts", "rest"),
+    [
+        ("What is the user's shoe size?", ("user",), "What is shoe size?"),
+        ("user’s shoe size", ("user",), "shoe size"),
+        ("What did the assistant tell the user about tea?", ("user", "agent"), "What did tell about tea?"),
+        ("用户的鞋码是多少？", ("user",), "鞋码是多少？"),
+        ("助手推荐过什么茶？", ("agent",), "推荐过什么茶？"),
+        ("Which column of the user table is indexed?", (), "Which column of the user table is indexed?"),
+        ("How many users signed up?", (), "How many users signed up?"),
+        ("用户表有哪些列？", (), "用户表有哪些列？"),
+        ("the user?", ("user",), "the user?"),
+    ],
+)
+def test_whom_a_question_calls_the_user_or_the_assistant(question: str, parts: tuple[str, ...], rest: str):
+    found, left = parts_named(question)
+    assert (found, left) == (parts, rest)
+
+
+@given(st.text())
+def test_any_text_leaves_something_to_ask_for(text: str):
+    _, rest = parts_named(text)
+    assert rest == text or any(char.isalnum() for char in rest)
 
 
 @given(st.text())

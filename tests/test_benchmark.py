@@ -118,9 +118,20 @@ def test_two_configurations_side_by_side(cli: Cli, tmp_path: Path):
 
 
 def test_a_printed_table_names_each_kind_and_the_machine(cli: Cli, tmp_path: Path):
-    answer = cli("bench", "retrieval", str(put(tmp_path, PLAIN)), "-c", "lexical", "--bank", "one", "--ages", "1-400")
+    answer = cli(
+        "bench",
+        "retrieval",
+        str(put(tmp_path, PLAIN)),
+        "-c",
+        "lexical",
+        "--bank",
+        "one",
+        "--ages",
+        "1-400",
+        "--nameless",
+    )
     assert answer.code == 0, answer.err
-    assert "memories 1 to 400 days old" in answer.out
+    assert "memories 1 to 400 days old; without names" in answer.out
     assert re.search(r"fact +lexical +2 +100\.0", answer.out)
     assert "Python 3." in answer.out
 
@@ -149,7 +160,7 @@ def test_a_store_of_others_is_measured_and_holds_nothing_of_it_afterwards(
     ("arguments", "told"),
     [
         (["nowhere.json"], "no such file"),
-        (["{set}", "-c", "nothing.toml"], "none of default, dense, lexical"),
+        (["{set}", "-c", "nothing.toml"], "none of default, dense, lexical, first-stage"),
         (["{set}", "-c", "{bad}"], "alfa"),
         (["{set}", "-c", "dense", "-c", "dense"], "same name"),
         (["{set}", "--ages", "400-1"], "--ages"),
@@ -167,6 +178,18 @@ def test_what_is_wrong_is_named(cli: Cli, tmp_path: Path, arguments: list[str], 
 def test_dense_is_similarity_alone(tmp_path: Path):
     weights = load("dense").ranking
     assert (weights.alpha, weights.speaker, weights.date, weights.question, weights.offset) == (1.0, 0, 0, 0, 0)
+
+
+def test_without_names_the_first_speaker_is_the_user_and_others_are_the_assistant(tmp_path: Path):
+    docs = [document(1, "Ann, look!", "s1", speaker="Bob"), document(2, "I painted it.", "s1", speaker="Ann")]
+    queries = [{"id": "q", "q": "What did Ann’s and BOB's friend Annie paint?", "gold": ["d2"]}]
+    plain = {"name": "two", "banks": [{"bank": "b", "docs": docs, "queries": queries}]}
+    (bank,) = reading.load(put(tmp_path, plain)).banks
+    without = sets.nameless(bank)
+    assert [(found.speaker, found.role) for found in without.documents] == [("", "user"), ("", "assistant")]
+    assert [found.text for found in without.documents] == ["Ann, look!", "I painted it."]
+    assert without.questions[0].text == "What did the assistant’s and the user's friend Annie paint?"
+    assert sets.nameless(without) == without
 
 
 def test_ages_are_spread_in_the_order_of_the_sessions(tmp_path: Path):

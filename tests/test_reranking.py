@@ -115,6 +115,13 @@ def test_whom_a_question_names_is_believed_about_himself():
     assert order(rerank(hits, asked("What does Ann paddle?", "ann", "bob"), only(own=0.2))) == ["ann", "bob"]
 
 
+@pytest.mark.parametrize(("asked_for", "first"), [("the user", "user"), ("the assistant", "agent")])
+def test_who_is_called_by_his_part_comes_first(asked_for: str, first: str):
+    hits = [hit("user", 0.4, source="user"), hit("agent", 0.4, source="agent")]
+    assert order(rerank(hits, asked(f"Which kayak did {asked_for} want?"), only(part=0.1)))[0] == first
+    assert rerank(hits, asked("Which kayak did they want?"), only(part=0.1)) == hits
+
+
 def test_a_piece_of_a_conversation_asks_for_no_kind_of_answer():
     talk = asked("User: I saw one.\nAssistant: When?\nUser: When I was there, how many do you think?")
     assert (talk.when, talk.amount, talk.own) == (False, False, False)

@@ -5,6 +5,9 @@ from __future__ import annotations
 from functools import lru_cache
 
 from hindsight_core.cues import Language, language_of, lower_case
+from hindsight_core.models import Source
+
+_PARTS: dict[str, Source] = {"user": "user", "assistant": "agent"}
 
 
 def asks_when(text: str) -> bool:
@@ -35,7 +38,32 @@ def speaks_of_self(text: str) -> bool:
     return _holds("self", text)
 
 
+def parts_named(text: str) -> tuple[tuple[Source, ...], str]:
+    """Which parts in the conversation a question names (the user, 用户, the assistant), and what else it says.
+
+    The rest is the whole text where nothing is left without them.
+    """
+    plain = text.replace("’", "'")
+    folded = plain.lower()
+    if len(folded) != len(plain):
+        return (), text
+    found: list[Source] = []
+    kept = list(plain)
+    for cue, source in _PARTS.items():
+        for language in _languages(text):
+            for match in lower_case("answers", language)[cue].finditer(folded):
+                kept[match.start() : match.end()] = " " * (match.end() - match.start())
+                found.append(source)
+    if not found:
+        return (), text
+    rest = " ".join("".join(kept).split())
+    return tuple(dict.fromkeys(found)), rest if any(char.isalnum() for char in rest) else text
+
+
+def _languages(text: str) -> tuple[Language, ...]:
+    return ("zh",) if language_of(text) == "zh" else ("en", "zh")
+
+
 def _holds(cue: str, text: str) -> bool:
-    languages: tuple[Language, ...] = ("zh",) if language_of(text) == "zh" else ("en", "zh")
     plain = text.replace("’", "'").lower()
-    return any(lower_case("answers", each)[cue].search(plain) for each in languages)
+    return any(lower_case("answers", each)[cue].search(plain) for each in _languages(text))

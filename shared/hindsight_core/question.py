@@ -7,9 +7,10 @@ from datetime import datetime
 
 import msgspec
 
-from hindsight_core.answers import asks_how_many, asks_when, speaks_of_self
+from hindsight_core.answers import asks_how_many, asks_when, parts_named, speaks_of_self
 from hindsight_core.indexing import days_between
 from hindsight_core.lexical import tokens
+from hindsight_core.models import Source
 from hindsight_core.past import asks_what_happened, is_past_question
 from hindsight_core.responses import TimeWindow
 from hindsight_core.temporal import range_and_days
@@ -22,12 +23,12 @@ _PLACES_IN_TIME = frozenset({"date", "relative", "rolling", "since"})
 class Question(msgspec.Struct, frozen=True, kw_only=True):
     """A question, read.
 
-    `bare` is its text without the speakers' names (what is embedded: a name in it would pull every turn of that
-    speaker near), `terms` its tokens without repeats, `speakers` and `days` in the form of `IndexFields`. `changed`
-    tells that it asks for a state that has since changed. `decays` is False where the age of a memory says nothing
-    about whether it answers: the question asks for something that happened, or names its time. `when` tells that it
-    asks for a time, `amount` that it asks for a number, `own` that it is about who asks (a piece of a conversation is
-    none of these).
+    `bare` is its text without the speakers' names and parts (what is embedded: a name in it would pull every turn of
+    that speaker near), `terms` its tokens without repeats, `speakers` and `days` in the form of `IndexFields`.
+    `changed` tells that it asks for a state that has since changed. `decays` is False where the age of a memory says
+    nothing about whether it answers: the question asks for something that happened, or names its time. `when` tells
+    that it asks for a time, `amount` that it asks for a number, `own` that it is about who asks, `parts` whom it calls
+    the user or the assistant (a piece of a conversation does none of these).
     """
 
     text: str
@@ -42,6 +43,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     when: bool = False
     amount: bool = False
     own: bool = False
+    parts: tuple[Source, ...] = ()
 
 
 def read(text: str, now: datetime, speakers: frozenset[str]) -> Question:
@@ -64,9 +66,11 @@ def read(text: str, now: datetime, speakers: frozenset[str]) -> Question:
         if found.start is not None and found.end is not None:
             days.update(days_between(found.start, found.end))
             past = past or found.end <= now
+    parts, rest = parts_named(said) if asked else ((), said)
+    bare = _without(rest, named) if named else rest
     return Question(
         text=text,
-        bare=_without(said, named) if named else said,
+        bare=bare,
         terms=tuple(dict.fromkeys(tokens(said))),
         speakers=named,
         days=tuple(sorted(days)),
@@ -77,6 +81,7 @@ def read(text: str, now: datetime, speakers: frozenset[str]) -> Question:
         when=asked and asks_when(said),
         amount=asked and asks_how_many(said),
         own=asked and speaks_of_self(said),
+        parts=parts,
     )
 
 

@@ -104,6 +104,7 @@ class Weights(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     reply: float = 0.25
     asked_when: float = 0.20
     asked_amount: float = 0.20
+    part: float = 0.14
     own: float = 0.05
     substance: float = 0.05
     half_lives: dict[MemoryType, Annotated[float, Meta(ge=0)]] = {}

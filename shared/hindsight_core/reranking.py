@@ -9,6 +9,7 @@ score, so that neither being new nor being sure outweighs being to the point:
                + reply · (mean of its relevance and that of the question right before it)
                + asked_when · (tells a time, where a time is asked for)
                + asked_amount · (tells a number, where a number is asked for)
+               + part · (was said by the user or the assistant, whom the question calls so)
                + own · (speaks of its speaker, whom the question is about)
                + substance · min(1, ln(1 + its bytes) / ln(200))
     place    = score + 0.6 · (evidence + contrast · (relevance + evidence))
@@ -37,7 +38,7 @@ from hindsight_core.stores import Ranked
 DEPTH = 50
 """How many hits are compared with each other, whatever the page's length."""
 
-WEIGHTS = ("contrast", "session", "next_turn", "reply", "asked_when", "asked_amount", "own", "substance")
+WEIGHTS = ("contrast", "session", "next_turn", "reply", "asked_when", "asked_amount", "part", "own", "substance")
 """Which of the weights belong to this stage."""
 
 _Session: TypeAlias = tuple[str | None, ...]
@@ -131,15 +132,19 @@ class Comparison:
             found += weights.asked_when * tells_when(content)
         if question.amount:
             found += weights.asked_amount * tells_a_number(content)
+        if memory.source in question.parts:
+            found += weights.part
         if self._asked_about(memory):
             found += weights.own * speaks_of_self(content)
         # A Chinese character has three bytes and says about as much as three letters.
         return found + weights.substance * min(1.0, math.log1p(len(content.encode())) / _LONG)
 
     def _asked_about(self, memory: Memory) -> bool:
-        """Whether the question is about who said it: a named speaker, or the user who asks."""
+        """Whether the question is about who said it: a named speaker, a part that it names, or the user who asks."""
         if self._question.speakers:
             return memory.speaker is not None and fold_name(memory.speaker) in self._question.speakers
+        if self._question.parts:
+            return memory.source in self._question.parts
         return self._question.own and memory.source == "user"
 
 

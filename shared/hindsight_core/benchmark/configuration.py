@@ -52,11 +52,14 @@ BUILT_IN = {
     "default": Configuration(name="default"),
     "dense": Configuration(name="dense", signals="dense"),
     "lexical": Configuration(name="lexical", signals="lexical"),
+    "first-stage": Configuration(
+        name="first-stage", weights=msgspec.structs.replace(Weights(), **dict.fromkeys(SECOND_STAGE, 0.0))
+    ),
 }
 
 
 def load(given: str) -> Configuration:
-    """The configuration of a name (`default`, `dense`, `lexical`) or in a TOML file, named after it unless it says."""
+    """The configuration of a name in `BUILT_IN`, or in a TOML file, named after it unless it says."""
     if given in BUILT_IN:
         return BUILT_IN[given]
     path = Path(given)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
@@ -103,6 +104,29 @@ def aged(bank: Bank, newest: float, oldest: float) -> Bank:
         moved.update({document.id: at for document in group})
     documents = [msgspec.structs.replace(document, at=moved[document.id]) for document in bank.documents]
     questions = [msgspec.structs.replace(question, at=bank.latest) for question in bank.questions]
+    return msgspec.structs.replace(bank, documents=tuple(documents), questions=tuple(questions))
+
+
+def nameless(bank: Bank) -> Bank:
+    """The bank as an agent's memory has it: who speaks first is the user, all others are the assistant.
+
+    Documents name no speaker, and questions say “the user” and “the assistant” for the names. Texts stay as they are.
+    """
+    names = list(dict.fromkeys(document.speaker for document in bank.documents if document.speaker))
+    others = [re.compile(rf"(?<!\w){re.escape(name)}(?!\w)", re.IGNORECASE) for name in names]
+
+    def renamed(text: str) -> str:
+        for number, name in enumerate(others):
+            text = name.sub("the assistant" if number else "the user", text)
+        return text
+
+    documents = [
+        msgspec.structs.replace(
+            document, speaker="", role=document.role if document.speaker in [*names[:1], ""] else "assistant"
+        )
+        for document in bank.documents
+    ]
+    questions = [msgspec.structs.replace(question, text=renamed(question.text)) for question in bank.questions]
     return msgspec.structs.replace(bank, documents=tuple(documents), questions=tuple(questions))
 
 

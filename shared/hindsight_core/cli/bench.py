@@ -58,7 +58,7 @@ async def retrieval(
         typer.Option(
             "--config",
             "-c",
-            help="A TOML file, or `default`, `dense`, `lexical`. Later ones are compared with the first.",
+            help="A TOML file, or `default`, `dense`, `lexical`, `first-stage`. Later ones are held against the first.",
         ),
     ] = None,
     banks: Annotated[
@@ -69,6 +69,9 @@ async def retrieval(
         str | None,
         typer.Option(metavar="NEWEST-OLDEST", help="Spread the memories' ages over so many days, such as 1-400."),
     ] = None,
+    nameless: Annotated[
+        bool, typer.Option("--nameless", help="Take the speakers for the user and the assistant, without their names.")
+    ] = False,
     seed: Annotated[int, typer.Option(help="What intervals and tests draw from.")] = 0,
 ) -> None:
     """Measure how well questions find the memories that answer them.
@@ -95,6 +98,11 @@ async def retrieval(
             for one in loaded
         ]
         when = f"memories {newest:g} to {oldest:g} days old"
+    if nameless:
+        loaded = [
+            msgspec.structs.replace(one, banks=tuple(sets.nameless(bank) for bank in one.banks)) for one in loaded
+        ]
+        when += "; without names"
     for one, path in zip(loaded, data, strict=True):
         if not one.questions:
             raise InvalidInput.of(path, "has no question with an answer")
