@@ -1,19 +1,26 @@
-"""The client does what the service does, over a real connection, and repeats only what is safe."""
+"""The client does what the service does, over a real connection or in process, and repeats only what is safe."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socketserver
 import threading
-from collections.abc import Generator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Generator
+from contextlib import AbstractContextManager, contextmanager
+from datetime import datetime
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+from typing import cast
 
+import msgspec
 import pytest
 
+from hindsight_core import calls
 from hindsight_core.client import AsyncHindsight, Hindsight
+from hindsight_core.config import load
 from hindsight_core.errors import (
+    ConfigurationError,
     Conflict,
     InvalidInput,
     NotFound,
@@ -27,14 +34,18 @@ from hindsight_core.requests import (
     Filters,
     ForgetRequest,
     ListRequest,
+    Message,
     PageRequest,
     RecallRequest,
     Request,
+    ResolveRequest,
     SearchRequest,
     SweepRequest,
+    TaskRequest,
     UpdateRequest,
     WriteRequest,
 )
+from hindsight_core.service import MemoryService
 from server import Server, environment, server
 
 DOG = WriteRequest(content="My dog is called Biscuit.", force=True, reconcile="none")
@@ -47,10 +58,52 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Generator[Server]:
         yield found
 
 
-@pytest.fixture
-def client(running: Server, request: pytest.FixtureRequest) -> Generator[Hindsight]:
-    # A namespace for each test: they share one server.
-    with Hindsight(running.url, namespace=request.node.name.partition("[")[0]) as found:
+class Plain:
+    """An async client, used as the blocking one is: the same tests hold for both."""
+
+    def __init__(self, client: AsyncHindsight, runner: asyncio.Runner) -> None:
+        self._client = client
+        self._runner = runner
+
+    def __getattr__(self, name: str) -> Callable[..., object]:
+        method = getattr(self._client, name)
+
+        def called(*arguments: object) -> object:
+            answer = method(*arguments)
+            return self._runner.run(listed(answer) if name == "export" else answer)
+
+        return called
+
+
+async def listed(lines: AsyncIterator[bytes]) -> list[bytes]:
+    return [line async for line in lines]
+
+
+@contextmanager
+def plain(client: AsyncHindsight) -> Generator[Hindsight]:
+    with asyncio.Runner() as runner:
+        runner.run(client.__aenter__())
+        try:
+            yield cast("Hindsight", Plain(client, runner))
+        finally:
+            runner.run(client.aclose())
+
+
+@pytest.fixture(params=["http", "in process", "http, async", "in process, async"])
+def client(running: Server, request: pytest.FixtureRequest, tmp_path: Path) -> Generator[Hindsight]:
+    # A namespace for each test: those over HTTP share one server.
+    way: str = request.param
+    namespace = (request.node.name.partition("[")[0] + way.replace(", ", "-").replace(" ", "-"))[-60:]
+    store = str(tmp_path / "hindsight.db")
+    if way == "http":
+        opened: AbstractContextManager[Hindsight] = Hindsight(running.url, namespace=namespace)
+    elif way == "in process":
+        opened = Hindsight.local(store, namespace=namespace)
+    elif way == "http, async":
+        opened = plain(AsyncHindsight(running.url, namespace=namespace))
+    else:
+        opened = plain(AsyncHindsight.local(store, namespace=namespace))
+    with opened as found:
         yield found
 
 
@@ -79,7 +132,27 @@ def test_every_operation_round_trips(client: Hindsight):
     assert client.ready().ready
 
 
-def test_what_was_exported_can_be_imported(client: Hindsight, running: Server):
+def test_a_contested_pair_is_settled(client: Hindsight):
+    client.write(WriteRequest(content="The user works at Acme"))
+    (written,) = client.write(WriteRequest(content="The user works at Globex")).results
+    assert written.memory_id is not None
+    (contest,) = written.contests
+    settled = client.resolve(written.memory_id, ResolveRequest(other=contest.id, decision="supersede", reason="moved"))
+    assert (settled.memory.status, settled.other.status) == ("active", "superseded")
+
+
+def test_a_task_has_a_working_memory_until_it_ends(client: Hindsight):
+    said = (Message(role="user", text="The invoice of Globex is due on 3 March."), Message(role="user", text="好的"))
+    added = client.add_to_task("invoices", TaskRequest(messages=said, context_window=10_000))
+    assert (added.task_id, added.messages) == ("invoices", 2)
+    assert [memory.content for memory in client.task("invoices").messages] == [message.text for message in said]
+    ended = client.end_task("invoices")
+    assert len([*ended.promoted, *ended.dropped]) == 2
+    with pytest.raises(NotFound):
+        client.task("invoices", Request())
+
+
+def test_what_was_exported_can_be_imported(client: Hindsight, request: pytest.FixtureRequest):
     batch = client.write_batch(
         [DOG, WriteRequest(content="Zeilen\u2028trenner und 换行\u0085", force=True, reconcile="none")]
     )
@@ -87,11 +160,11 @@ def test_what_was_exported_can_be_imported(client: Hindsight, running: Server):
     lines = list(client.export(ListRequest()))
     assert len(lines) == 3
     assert all(json.loads(line) for line in lines)
-    with Hindsight(running.url) as other:
-        assert other.import_lines(lines, "exported").stored == 2
-        assert {memory.id for memory in other.list_memories(ListRequest(namespace="exported")).memories} == {
-            memory.id for memory in client.list_memories(ListRequest()).memories
-        }
+    elsewhere = "exported-" + request.node.callspec.params["client"].replace(", ", "-").replace(" ", "-")
+    assert client.import_lines(lines, elsewhere).stored == 2
+    assert {memory.id for memory in client.list_memories(ListRequest(namespace=elsewhere)).memories} == {
+        memory.id for memory in client.list_memories(ListRequest()).memories
+    }
 
 
 def test_filters_travel_whole(client: Hindsight):
@@ -138,15 +211,64 @@ def test_an_id_is_one_step_of_the_path_whatever_it_holds(client: Hindsight):
             client.get(memory_id)
 
 
-async def test_the_async_client_does_the_same(running: Server):
-    async with AsyncHindsight(running.url, namespace="async") as client:
-        memory_id = (await client.write(DOG)).results[0].memory_id
-        found = await client.search(SearchRequest(query="What is my dog called?"))
-        assert found.hits[0].memory.id == memory_id
-        lines = [line async for line in client.export(ListRequest())]
-        assert len(lines) == 2
-        with pytest.raises(NotFound):
-            await client.get("nobody", Request())
+def test_what_a_server_would_refuse_is_refused_in_process_as_well(client: Hindsight):
+    for request in (SearchRequest(query="x", top_k=0), SearchRequest(query="x", now=datetime(2025, 1, 1))):  # noqa: DTZ001
+        with pytest.raises(InvalidInput) as wrong:
+            client.search(request)
+        assert wrong.value.errors[0].field in {"top_k", "now"}
+
+
+OPERATIONS = {
+    name
+    for name, found in vars(calls).items()
+    if callable(found) and getattr(found, "__module__", "") == calls.__name__ and not name.startswith("_")
+} - {"HttpCall", "read_answer", "error_of"}
+
+
+def test_both_clients_have_every_operation_of_the_service():
+    for kind in (Hindsight, AsyncHindsight):
+        own = {name for name in vars(kind) if not name.startswith("_")} - {"local", "by", "close", "aclose"}
+        assert own == OPERATIONS
+        assert all(callable(getattr(MemoryService, name)) for name in own)
+
+
+def test_a_store_in_this_process_is_that_of_the_environment_and_keeps_what_was_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("HINDSIGHT_STORE", str(tmp_path / "hindsight.db"))
+    monkeypatch.setenv("HINDSIGHT_NAMESPACE", "desk")
+    with Hindsight.local() as client:
+        client.write(DOG)
+        client.search(SearchRequest(query="What is my dog called?"))
+    assert "hindsight" not in [thread.name for thread in threading.enumerate()]
+    with pytest.raises(StoreUnavailable, match="closed"):
+        client.stats()
+    client.close()
+    with Hindsight.local(namespace="desk") as client:
+        assert client.stats().memories == 1
+        assert len(client.retrievals(PageRequest()).retrievals) == 1
+    with Hindsight.local(str(tmp_path / "other.db")) as client:
+        assert client.stats().memories == 0
+
+
+def test_a_store_that_cannot_be_opened_is_said_at_once_and_leaves_no_thread(tmp_path: Path):
+    store = tmp_path / "hindsight.db"
+    store.write_bytes(b"this is no database, but it is long enough to look like one" * 100)
+    with pytest.raises(ConfigurationError), Hindsight.local(str(store)):
+        pass
+    assert "hindsight" not in [thread.name for thread in threading.enumerate()]
+
+
+async def test_settings_can_be_given_and_calls_may_be_made_at_once(tmp_path: Path):
+    settings = load({}, data_dir=tmp_path, namespace="given", retrieval_log=False)
+    client = AsyncHindsight.local(settings=settings)
+    # Without `async with` the first call opens the store, however many first calls there are.
+    await asyncio.gather(*[client.write(msgspec.structs.replace(DOG, content=f"Dog {n}")) for n in range(5)])
+    assert (await client.stats()).memories == 5
+    assert (await client.stats()).namespace == "given"
+    await client.search(SearchRequest(query="dog"))
+    assert (await client.retrievals(PageRequest())).retrievals == ()
+    await client.aclose()
 
 
 def test_a_server_that_is_not_there_is_unavailable_and_says_how_to_start_it():

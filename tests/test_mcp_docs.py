@@ -46,3 +46,16 @@ def test_the_python_example_runs(tmp_path):
         ran = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
     assert ran.stdout.startswith("add\n")
     assert "7 Oak Road" in ran.stdout
+
+
+def test_the_python_example_without_a_server_runs(tmp_path):
+    (example,) = re.findall(
+        r"<!-- example: run in process by the test of the guide -->\n```python\n(.*?)```",
+        TEXTS["clients.md"],
+        re.DOTALL,
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", example], env=environment(), cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert ran.stdout == "My shipping address is 7 Oak Road, York\n"
+    assert (tmp_path / "memories.db").exists()

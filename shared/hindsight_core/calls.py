@@ -69,9 +69,12 @@ _BY_STATUS: dict[int, type[HindsightError]] = {400: InvalidInput, 404: NotFound,
 class HttpCall(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     """One call: where, with what, and what it answers.
 
+    `operation` and `arguments` name it to a service in this process, method and path to one elsewhere.
     `reads`: it changes nothing. `repeatable`: sending it twice does no more than once, as with all that reads.
     """
 
+    operation: str
+    arguments: tuple[Any, ...]
     method: str
     path: str
     kind: type[T]
@@ -83,28 +86,33 @@ class HttpCall(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
 
 
 def write(request: WriteRequest) -> HttpCall[WriteResponse]:
-    return _post("/v1/memories", request, WriteResponse, repeatable=request.idempotency_key is not None)
+    return _post(
+        "write", (request,), "/v1/memories", request, WriteResponse, repeatable=request.idempotency_key is not None
+    )
 
 
 def write_batch(items: Sequence[WriteRequest]) -> HttpCall[BatchResponse]:
     repeatable = all(item.idempotency_key is not None for item in items)
-    return _post("/v1/memories/batch", {"items": items}, BatchResponse, repeatable=repeatable)
+    raw = tuple(msgspec.Raw(msgspec.json.encode(item)) for item in items)
+    return _post("write_batch", (raw,), "/v1/memories/batch", {"items": items}, BatchResponse, repeatable=repeatable)
 
 
 def add_to_task(task_id: str, request: TaskRequest) -> HttpCall[TaskUpdate]:
-    return _post(f"/v1/tasks/{_id(task_id)}/messages", request, TaskUpdate)
+    return _post("add_to_task", (task_id, request), f"/v1/tasks/{_id(task_id)}/messages", request, TaskUpdate)
 
 
 def task(task_id: str, request: Request) -> HttpCall[TaskBuffer]:
-    return _get(f"/v1/tasks/{_id(task_id)}", request, TaskBuffer)
+    return _get("task", (task_id, request), f"/v1/tasks/{_id(task_id)}", request, TaskBuffer)
 
 
 def end_task(task_id: str, request: EndTaskRequest) -> HttpCall[TaskEnd]:
-    return _post(f"/v1/tasks/{_id(task_id)}/end", request, TaskEnd)
+    return _post("end_task", (task_id, request), f"/v1/tasks/{_id(task_id)}/end", request, TaskEnd)
 
 
 def import_lines(lines: Sequence[bytes], namespace: str | None) -> HttpCall[ImportReport]:
     return HttpCall(
+        operation="import_lines",
+        arguments=(lines, Request(namespace=namespace)),
         method="POST",
         path="/v1/import",
         kind=ImportReport,
@@ -116,85 +124,87 @@ def import_lines(lines: Sequence[bytes], namespace: str | None) -> HttpCall[Impo
 
 
 def search(request: SearchRequest) -> HttpCall[SearchResponse]:
-    return _post("/v1/search", request, SearchResponse, reads=True)
+    return _post("search", (request,), "/v1/search", request, SearchResponse, reads=True)
 
 
 def context(request: ContextRequest) -> HttpCall[ContextBlock]:
-    return _post("/v1/context", request, ContextBlock, reads=True)
+    return _post("context", (request,), "/v1/context", request, ContextBlock, reads=True)
 
 
 def recall(request: RecallRequest) -> HttpCall[Recall]:
-    return _post("/v1/recall", request, Recall, reads=True)
+    return _post("recall", (request,), "/v1/recall", request, Recall, reads=True)
 
 
 def list_memories(request: ListRequest) -> HttpCall[MemoryPage]:
-    return _get("/v1/memories", request, MemoryPage)
+    return _get("list_memories", (request,), "/v1/memories", request, MemoryPage)
 
 
 def get(memory_id: str, request: Request) -> HttpCall[Memory]:
-    return _get(f"/v1/memories/{_id(memory_id)}", request, Memory)
+    return _get("get", (memory_id, request), f"/v1/memories/{_id(memory_id)}", request, Memory)
 
 
 def history(memory_id: str, request: Request) -> HttpCall[History]:
-    return _get(f"/v1/memories/{_id(memory_id)}/history", request, History)
+    return _get("history", (memory_id, request), f"/v1/memories/{_id(memory_id)}/history", request, History)
 
 
 def events(request: PageRequest) -> HttpCall[EventPage]:
-    return _get("/v1/events", request, EventPage)
+    return _get("events", (request,), "/v1/events", request, EventPage)
 
 
 def export(request: ListRequest) -> HttpCall[bytes]:
-    return _get("/v1/export", request, bytes)
+    return _get("export", (request,), "/v1/export", request, bytes)
 
 
 def stats(request: Request) -> HttpCall[Stats]:
-    return _get("/v1/stats", request, Stats)
+    return _get("stats", (request,), "/v1/stats", request, Stats)
 
 
 def retrievals(request: PageRequest) -> HttpCall[RetrievalPage]:
-    return _get("/v1/retrievals", request, RetrievalPage)
+    return _get("retrievals", (request,), "/v1/retrievals", request, RetrievalPage)
 
 
 def retrieval(retrieval_id: str, request: Request) -> HttpCall[Retrieval]:
-    return _get(f"/v1/retrievals/{_id(retrieval_id)}", request, Retrieval)
+    return _get("retrieval", (retrieval_id, request), f"/v1/retrievals/{_id(retrieval_id)}", request, Retrieval)
 
 
 def update(memory_id: str, request: UpdateRequest) -> HttpCall[UpdateResponse]:
-    call = _post(f"/v1/memories/{_id(memory_id)}", request, UpdateResponse)
+    call = _post("update", (memory_id, request), f"/v1/memories/{_id(memory_id)}", request, UpdateResponse)
     return msgspec.structs.replace(call, method="PATCH")
 
 
 def resolve(memory_id: str, request: ResolveRequest) -> HttpCall[ResolveResponse]:
-    return _post(f"/v1/memories/{_id(memory_id)}/resolve", request, ResolveResponse)
+    return _post("resolve", (memory_id, request), f"/v1/memories/{_id(memory_id)}/resolve", request, ResolveResponse)
 
 
 def forget(request: ForgetRequest) -> HttpCall[ForgetResponse]:
-    return _post("/v1/forget", request, ForgetResponse, reads=request.dry_run)
+    return _post("forget", (request,), "/v1/forget", request, ForgetResponse, reads=request.dry_run)
 
 
 def restore(memory_id: str, request: RestoreRequest) -> HttpCall[UpdateResponse]:
-    return _post(f"/v1/memories/{_id(memory_id)}/restore", request, UpdateResponse)
+    return _post("restore", (memory_id, request), f"/v1/memories/{_id(memory_id)}/restore", request, UpdateResponse)
 
 
 def runs(request: PageRequest) -> HttpCall[RunPage]:
-    return _get("/v1/runs", request, RunPage)
+    return _get("runs", (request,), "/v1/runs", request, RunPage)
 
 
 def run(run_id: str, request: Request) -> HttpCall[RunReport]:
-    return _get(f"/v1/runs/{_id(run_id)}", request, RunReport)
+    return _get("run", (run_id, request), f"/v1/runs/{_id(run_id)}", request, RunReport)
 
 
 def undo(run_id: str, request: UndoRequest) -> HttpCall[UndoResponse]:
-    return _post(f"/v1/runs/{_id(run_id)}/undo", request, UndoResponse)
+    return _post("undo", (run_id, request), f"/v1/runs/{_id(run_id)}/undo", request, UndoResponse)
 
 
 def sweep(request: SweepRequest) -> HttpCall[SweepReport]:
     # A second sweep would go on where the first one stopped, and only the first one's run takes back what that did.
-    return _post("/v1/sweeps", request, SweepReport, reads=request.dry_run)
+    return _post("sweep", (request,), "/v1/sweeps", request, SweepReport, reads=request.dry_run)
 
 
 def ready() -> HttpCall[Readiness]:
-    return HttpCall(method="GET", path="/ready", kind=Readiness, reads=True, repeatable=True)
+    return HttpCall(
+        operation="ready", arguments=(), method="GET", path="/ready", kind=Readiness, reads=True, repeatable=True
+    )
 
 
 def read_answer(call: HttpCall[T], status: int, body: bytes, retry_after: str | None) -> T:
@@ -231,13 +241,39 @@ def error_of(status: int, body: bytes, retry_after: str | None, *, changes: bool
     return kind(problem.detail, remedy=problem.remedy, errors=problem.errors)
 
 
-def _post(path: str, body: object, kind: type[T], *, reads: bool = False, repeatable: bool = False) -> HttpCall[T]:
-    encoded = msgspec.json.encode(body)
-    return HttpCall(method="POST", path=path, kind=kind, body=encoded, reads=reads, repeatable=reads or repeatable)
+def _post(
+    operation: str,
+    arguments: tuple[Any, ...],
+    path: str,
+    body: object,
+    kind: type[T],
+    *,
+    reads: bool = False,
+    repeatable: bool = False,
+) -> HttpCall[T]:
+    return HttpCall(
+        operation=operation,
+        arguments=arguments,
+        method="POST",
+        path=path,
+        kind=kind,
+        body=msgspec.json.encode(body),
+        reads=reads,
+        repeatable=reads or repeatable,
+    )
 
 
-def _get(path: str, request: Request, kind: type[T]) -> HttpCall[T]:
-    return HttpCall(method="GET", path=path, kind=kind, params=_params(request), reads=True, repeatable=True)
+def _get(operation: str, arguments: tuple[Any, ...], path: str, request: Request, kind: type[T]) -> HttpCall[T]:
+    return HttpCall(
+        operation=operation,
+        arguments=arguments,
+        method="GET",
+        path=path,
+        kind=kind,
+        params=_params(request),
+        reads=True,
+        repeatable=True,
+    )
 
 
 def _params(request: Request) -> list[tuple[str, str]]:

@@ -11,7 +11,8 @@ import typer
 
 from hindsight_core.cli import tables
 from hindsight_core.cli.commands import DONE, NOTHING, command
-from hindsight_core.cli.target import Memories, Target
+from hindsight_core.cli.target import Target
+from hindsight_core.client import AsyncHindsight
 from hindsight_core.decoding import convert
 from hindsight_core.errors import InvalidInput, NotFound
 from hindsight_core.models import Memory
@@ -72,7 +73,7 @@ async def expunge(target: Target) -> None:
         await near.expunge()
 
 
-async def _states(memories: Memories, memory_id: str, whose: Request) -> AsyncIterator[Memory]:
+async def _states(memories: AsyncHindsight, memory_id: str, whose: Request) -> AsyncIterator[Memory]:
     """Everything that a memory is and was."""
     try:
         events = (await memories.history(memory_id, whose)).events
@@ -84,7 +85,7 @@ async def _states(memories: Memories, memory_id: str, whose: Request) -> AsyncIt
             yield memory
 
 
-async def _places(memories: Memories, target: Target, ids: Iterable[str], texts: set[str]) -> AsyncIterator[str]:
+async def _places(memories: AsyncHindsight, target: Target, ids: Iterable[str], texts: set[str]) -> AsyncIterator[str]:
     """Each place that still holds a memory or one of the texts, as a sentence."""
     whose = convert(target.scope(), Request)
     for memory_id in ids:

@@ -8,7 +8,8 @@ import msgspec
 from rich.progress import Progress
 
 from hindsight_core.cli.locomo import ANSWERED, Sample
-from hindsight_core.cli.target import Memories, Target
+from hindsight_core.cli.target import Target
+from hindsight_core.client import AsyncHindsight
 from hindsight_core.decoding import convert
 from hindsight_core.requests import SearchRequest
 
@@ -30,7 +31,9 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
     by_kind: dict[int, Recall]
 
 
-async def evaluate(memories: Memories, samples: Sequence[Sample], target: Target, progress: Progress) -> Evaluation:
+async def evaluate(
+    memories: AsyncHindsight, samples: Sequence[Sample], target: Target, progress: Progress
+) -> Evaluation:
     """Ask every question that names its evidence, of its own conversation, and see which turns come back."""
     shares: dict[int, list[float]] = {}
     asked = [(sample, question) for sample in samples for question in sample.questions if question.evidence]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, Union, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -15,10 +15,10 @@ from hindsight_core.errors import InvalidInput
 from hindsight_core.home import data_dir
 
 if TYPE_CHECKING:
-    from hindsight_core.cli.local import Local
     from hindsight_core.client import AsyncHindsight
+    from hindsight_core.inprocess import InProcess
+    from hindsight_core.service import MemoryService
 
-Memories: TypeAlias = Union["AsyncHindsight", "Local"]
 _PANEL = "Where and whose"
 
 
@@ -88,12 +88,12 @@ class Target(Options, frozen=True, kw_only=True):
         """The settings of a local store: the environment's, with what the options say instead."""
         return load(os.environ, data_dir=data_dir(), store=self.store, namespace=self.namespace)
 
-    def near(self, memories: Memories) -> Local | None:
-        """The store in this process that `open` gave; None for a server."""
-        return None if self.url is not None else cast("Local", memories)
+    def near(self, memories: AsyncHindsight) -> MemoryService | None:
+        """The service in this process behind what `open` gave; None for a server."""
+        return None if self.url is not None else cast("InProcess", memories.way).service
 
     @asynccontextmanager
-    async def open(self, *, embedder: bool) -> AsyncGenerator[Memories]:
+    async def open(self, *, embedder: bool) -> AsyncGenerator[AsyncHindsight]:
         """The memories that the options name; `embedder` says whether a local store will need vectors."""
         if self.url is not None:
             if self.store is not None:
@@ -104,13 +104,11 @@ class Target(Options, frozen=True, kw_only=True):
             async with AsyncHindsight(self.url, namespace=self.namespace, token=self.token) as client:
                 yield client
             return
-        from hindsight_core.cli.local import Local
+        from hindsight_core.client import AsyncHindsight
+        from hindsight_core.inprocess import InProcess
         from hindsight_core.service import open_service
 
         settings = self.settings()
-        service = open_service(settings, embedder=embedder)
-        try:
-            await service.start()
-            yield Local(service, settings.namespace)
-        finally:
-            await service.aclose()
+        way = InProcess(open_service(settings, embedder=embedder), settings.namespace, actor="cli")
+        async with AsyncHindsight.by(way) as client:
+            yield client

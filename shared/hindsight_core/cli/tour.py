@@ -9,8 +9,9 @@ from rich.console import Console
 from rich.text import Text
 
 from hindsight_core.cli import tables
-from hindsight_core.cli.local import Local
+from hindsight_core.client import AsyncHindsight
 from hindsight_core.config import Settings
+from hindsight_core.inprocess import InProcess
 from hindsight_core.requests import Message, Request, Role, SearchRequest, WriteRequest
 from hindsight_core.service import MemoryService
 
@@ -44,7 +45,7 @@ QUESTIONS = ("What is my shipping address?", "我对什么食物过敏？", "Wha
 
 async def take_tour(service: MemoryService, settings: Settings, console: Console) -> bool:
     """Show the tour in a namespace of its own, unless the store holds something already; whether it was shown."""
-    memories = Local(service, NAMESPACE)
+    memories = AsyncHindsight.by(InProcess(service, NAMESPACE, actor="cli", started=True))
     for namespace in (NAMESPACE, settings.namespace):
         if (await memories.stats(Request(namespace=namespace))).events:
             return False

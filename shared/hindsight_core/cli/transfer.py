@@ -18,7 +18,8 @@ from hindsight_core.cli.evaluation import TOP, Evaluation, evaluate
 from hindsight_core.cli.files import open_file, progress_bar, read_file
 from hindsight_core.cli.locomo import Sample, is_locomo, read_locomo
 from hindsight_core.cli.options import Selection
-from hindsight_core.cli.target import Memories, Target
+from hindsight_core.cli.target import Target
+from hindsight_core.client import AsyncHindsight
 from hindsight_core.decoding import convert, decode
 from hindsight_core.errors import InvalidInput
 from hindsight_core.lines import End
@@ -105,7 +106,7 @@ async def import_(
     return DONE if report.stored or report.existing else NOTHING
 
 
-async def _import_export(memories: Memories, data: bytes, target: Target) -> Imported:
+async def _import_export(memories: AsyncHindsight, data: bytes, target: Target) -> Imported:
     lines = data.splitlines()
     total = Imported(stored=0, existing=0, problems=tuple(_cut_off(lines)))
     with progress_bar() as progress:
@@ -140,7 +141,12 @@ def _cut_off(lines: Sequence[bytes]) -> Iterator[ImportProblem]:
 
 
 async def _import_chats(
-    memories: Memories, chats: Sequence[tuple[str | None, Conversation]], target: Target, zone: str, *, again: bool
+    memories: AsyncHindsight,
+    chats: Sequence[tuple[str | None, Conversation]],
+    target: Target,
+    zone: str,
+    *,
+    again: bool,
 ) -> Imported:
     """Store each turn whole, without judging it and beside what is there: a log is kept, not interpreted."""
     started = datetime.now(UTC)
