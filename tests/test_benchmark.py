@@ -192,6 +192,19 @@ def test_without_names_the_first_speaker_is_the_user_and_others_are_the_assistan
     assert sets.nameless(without) == without
 
 
+def test_turns_are_joined_to_long_memories_that_answer_what_their_parts_do(tmp_path: Path):
+    docs = [document(n, "x" * 30, "s1" if n < 4 else "s2", speaker="Ann" if n % 2 else "") for n in range(1, 6)]
+    queries = [{"id": "q", "q": "?", "gold": ["d2", "d1", "d4"]}]
+    plain = {"name": "long", "banks": [{"bank": "b", "docs": docs, "queries": queries}]}
+    (bank,) = reading.load(put(tmp_path, plain)).banks
+    joined = sets.joined(bank, 60)
+    assert [found.id for found in joined.documents] == ["d1", "d3", "d4"]
+    assert joined.documents[0].text == f"Ann: {'x' * 30}\n{'x' * 30}"
+    assert joined.questions[0].gold == ("d1", "d4")
+    assert {found.speaker for found in joined.documents} == {""}
+    assert sets.joined(joined, 1) == joined
+
+
 def test_ages_are_spread_in_the_order_of_the_sessions(tmp_path: Path):
     (bank, _) = reading.load(put(tmp_path, PLAIN)).banks
     moved = sets.aged(bank, 1, 401)

@@ -130,6 +130,29 @@ def nameless(bank: Bank) -> Bank:
     return msgspec.structs.replace(bank, documents=tuple(documents), questions=tuple(questions))
 
 
+def joined(bank: Bank, characters: int) -> Bank:
+    """The bank with what follows each other in a session put together until a document has so many characters.
+
+    Each line says who speaks, a document has no one speaker, and it answers what any of its parts does.
+    """
+    documents: list[Document] = []
+    part_of: dict[str, str] = {}
+    for session in sessions(bank):
+        parts: list[Document] = []
+        for document in session:
+            parts.append(document)
+            if sum(len(part.text) for part in parts) >= characters or document is session[-1]:
+                lines = (f"{part.speaker}: {part.text}" if part.speaker else part.text for part in parts)
+                documents.append(msgspec.structs.replace(parts[0], text="\n".join(lines), speaker=""))
+                part_of.update((part.id, parts[0].id) for part in parts)
+                parts = []
+    questions = [
+        msgspec.structs.replace(question, gold=tuple(dict.fromkeys(part_of.get(one, one) for one in question.gold)))
+        for question in bank.questions
+    ]
+    return msgspec.structs.replace(bank, documents=tuple(documents), questions=tuple(questions))
+
+
 def some(data: DataSet, names: Sequence[str]) -> DataSet:
     """The data set with only the banks of these names."""
     return msgspec.structs.replace(data, banks=tuple(bank for bank in data.banks if bank.name in names))

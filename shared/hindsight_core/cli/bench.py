@@ -72,6 +72,10 @@ async def retrieval(
     nameless: Annotated[
         bool, typer.Option("--nameless", help="Take the speakers for the user and the assistant, without their names.")
     ] = False,
+    join: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, help="Join what follows each other to long memories of so many characters."),
+    ] = None,
     seed: Annotated[int, typer.Option(help="What intervals and tests draw from.")] = 0,
 ) -> None:
     """Measure how well questions find the memories that answer them.
@@ -98,6 +102,11 @@ async def retrieval(
             for one in loaded
         ]
         when = f"memories {newest:g} to {oldest:g} days old"
+    if join is not None:
+        loaded = [
+            msgspec.structs.replace(one, banks=tuple(sets.joined(bank, join) for bank in one.banks)) for one in loaded
+        ]
+        when += f"; turns joined to {join} characters"
     if nameless:
         loaded = [
             msgspec.structs.replace(one, banks=tuple(sets.nameless(bank) for bank in one.banks)) for one in loaded
