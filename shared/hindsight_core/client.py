@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
 from hindsight_core import calls
 from hindsight_core.calls import HttpCall
+from hindsight_core.errors import MissingExtra
 from hindsight_core.models import Memory, Retrieval
 from hindsight_core.requests import (
     ContextRequest,
@@ -102,7 +103,10 @@ class Hindsight:
         timeout: float = TIMEOUT,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        from hindsight_core.overhttp import OverHttp
+        try:
+            from hindsight_core.overhttp import OverHttp
+        except ModuleNotFoundError as exc:
+            raise MissingExtra.of("The HTTP client", "client") from exc
 
         self.way: Way = OverHttp(url, namespace, token, timeout, transport)
 
@@ -226,7 +230,10 @@ class AsyncHindsight:
         timeout: float = TIMEOUT,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        from hindsight_core.overhttp import AsyncOverHttp
+        try:
+            from hindsight_core.overhttp import AsyncOverHttp
+        except ModuleNotFoundError as exc:
+            raise MissingExtra.of("The HTTP client", "client") from exc
 
         self.way: AsyncWay = AsyncOverHttp(url, namespace, token, timeout, transport)
 
