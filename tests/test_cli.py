@@ -173,6 +173,21 @@ def test_erase_proves_that_nothing_is_left_and_says_what_is(cli: Cli, tmp_path: 
     assert "hindsight.db holds the text" in left.out
 
 
+def test_the_working_memory_of_a_task_is_filled_shown_and_ended(cli: Cli, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("HINDSIGHT_TASK_SHARE", "0.5")
+    said = cli("task", "add", "t1", DOG, "--window", "1000", "--pin", "--json").json
+    assert (said["messages"], said["budget"]) == (1, 500)
+    assert "2 messages" in cli("task", "add", "t1", "好的。", "--role", "assistant").out
+    assert cli("task", "add", "t1", "my password is hunter2Xy9!").code == 1
+    shown = cli("task", "show", "t1")
+    assert f"user (pinned): {DOG}" in shown.out
+    assert cli("search", "dog").code == 1
+    ended = cli("task", "end", "t1", "--json").json
+    assert [one["text"] for one in ended["promoted"]] == [DOG]
+    assert cli("task", "show", "t1").code == 1
+    assert cli("task", "end", "t1").code == 1
+
+
 def test_forget_restore_and_undo(cli: Cli):
     memory_id = written(cli, DOG)
     dry = cli("forget", memory_id, "--dry-run")

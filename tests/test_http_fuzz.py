@@ -166,7 +166,8 @@ PLAUSIBLE: dict[str, st.SearchStrategy[Any]] = {
     "previous_task": MILD,
     "recent": st.lists(MESSAGE | MILD, max_size=2),
     "policies": st.lists(
-        st.sampled_from(["expire", "evict", "idle", "promote", "purge", "tasks", "consolidate", "x"]), max_size=2
+        st.sampled_from(["expire", "evict", "idle", "promote", "purge", "tasks", "consolidate", "logs", "x"]),
+        max_size=2,
     ),
     "cursor": MILD,
     "limit": st.integers(1, 100),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import signal
 import subprocess
@@ -24,7 +25,7 @@ from hindsight_core.models import Memory
 from hindsight_core.requests import PageRequest, Request, UndoRequest
 from hindsight_core.service import MemoryService
 from hindsight_core.stores import MemoryStore, Where, open_store
-from hindsight_scheduler.schedules import schedules
+from hindsight_scheduler.schedules import DEFAULTS, schedules
 from samples import DAY, NAMESPACE, OpenStore, memory, puts, record
 from server import environment, server
 
@@ -103,7 +104,8 @@ def test_each_slot_of_three_schedulers_runs_once_also_when_one_is_killed_in_the_
     slots: int = request.config.getoption("--slots")
     url = f"sqlite:///{tmp_path / 'h.db'}"
     asyncio.run(fill(url, "a", 1))
-    only = '{"expire": "1s", "idle": "", "evict": "", "promote": "", "tasks": "", "purge": "", "consolidate": ""}'
+    others = dict.fromkeys(DEFAULTS.keys() - {"expire"}, "")
+    only = json.dumps({"expire": "1s", **others})
     fleet = Fleet(url, HINDSIGHT_SCHEDULES=only, HINDSIGHT_SCHEDULE_LEASE="1")
     killed = 0
     try:

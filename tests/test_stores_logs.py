@@ -11,10 +11,12 @@ from hindsight_core.lexical import tokens
 from hindsight_core.models import Memory
 from hindsight_core.stores import Access, ChangeSet, Head, MemoryStore, Receipt, Where
 from samples import (
+    DAY,
     DAY_MS,
     EVERYTHING,
     LATER,
     NAMESPACE,
+    START,
     START_MS,
     event,
     found,
@@ -72,6 +74,37 @@ async def test_erasing_takes_the_text_out_of_every_log(store: MemoryStore) -> No
     assert [await store.receipt(NAMESPACE, key) for key in ("k1", "k2")] == emptied
     assert await store.receipt(NAMESPACE, "k3") == Receipt(key="k3", fingerprint="f", answer=b'{"id":"other"}')
     assert [r.id for r in await store.read(NAMESPACE, "retrievals")] == ["r2"]
+
+
+async def test_old_searches_and_receipts_are_removed_and_nothing_else(store: MemoryStore) -> None:
+    for number in range(5):
+        changes = ChangeSet(
+            run=run(f"{number}", at=START + number * DAY),
+            puts=(record(memory(f"m{number}")),),
+            events=(event(f"e{number}", f"m{number}", f"{number}"),),
+            receipt=Receipt(key=f"k{number}", fingerprint="f", answer=b'{"x":1}'),
+        )
+        await store.commit(NAMESPACE, changes)
+        found = retrieval(f"r{number}", [f"m{number}"], at=START + number * DAY)
+        await store.log(NAMESPACE, retrievals=[found])
+    await store.commit("elsewhere", ChangeSet(run=run("0"), receipt=Receipt(key="k0", fingerprint="f", answer=b"{}")))
+    before = START_MS + 3 * DAY_MS
+    for log in ("retrievals", "receipts"):
+        assert await store.prune(NAMESPACE, log, before, limit=None, dry_run=True) == 3
+        assert await store.prune(NAMESPACE, log, before, limit=2) == 2
+        assert await store.prune(NAMESPACE, log, before, limit=2) == 1
+        assert await store.prune(NAMESPACE, log, before, limit=None) == 0
+    assert [r.id for r in await store.read(NAMESPACE, "retrievals")] == ["r3", "r4"]
+    kept = [await store.receipt(NAMESPACE, f"k{number}") is not None for number in range(5)]
+    assert kept == [False, False, False, True, True]
+    assert await store.receipt("elsewhere", "k0") is not None
+    assert len(await store.read(NAMESPACE, "events")) == 5
+    # A key that is forgotten may be used again.
+    again = ChangeSet(run=run("9"), receipt=Receipt(key="k0", fingerprint="g", answer=b"{}"))
+    await store.commit(NAMESPACE, again)
+    # One of which a memory was erased goes with its time, too.
+    await store.commit(NAMESPACE, ChangeSet(run=run("10"), erases=("m3",)))
+    assert await store.prune(NAMESPACE, "receipts", START_MS + 4 * DAY_MS, limit=None) == 2
 
 
 async def test_what_remains_of_a_text_is_told_wherever_it_stands(store: MemoryStore) -> None:

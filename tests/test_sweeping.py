@@ -12,7 +12,16 @@ from msgspec.structs import replace
 from hindsight_core.config import Settings
 from hindsight_core.errors import Conflict, InvalidInput
 from hindsight_core.models import Memory
-from hindsight_core.requests import PageRequest, Request, SearchRequest, SweepRequest, UndoRequest, UpdateRequest
+from hindsight_core.requests import (
+    ForgetRequest,
+    PageRequest,
+    Request,
+    SearchRequest,
+    SweepRequest,
+    UndoRequest,
+    UpdateRequest,
+    WriteRequest,
+)
 from hindsight_core.service import MemoryService
 from hindsight_core.stores import Access, ChangeSet, MemoryStore, Where
 from samples import DAY, NAMESPACE, START, START_MS, memory, puts, record, run, unit
@@ -85,6 +94,7 @@ async def test_each_policy_does_its_part_and_a_dry_run_lists_exactly_that(store,
         "tasks": {},
         "purge": {"erased": 1},
         "consolidate": {},
+        "logs": {},
     }
     after = await statuses(store)
     assert after == {id_: m.status for id_, m in before.items() if id_ != "f-archived"} | {
@@ -214,6 +224,30 @@ async def test_a_pending_memory_that_was_seen_again_elsewhere_becomes_active(sto
     report = await service_of().sweep(SweepRequest(policies=("promote",)), here)
     assert [(one.id, one.after) for one in report.affected] == [("a", "active"), ("e", "active")]
     assert (await service_of().sweep(SweepRequest(policies=("promote",)), here)).complete
+
+
+async def test_logs_that_were_kept_long_enough_go_and_a_key_is_still_no_second_memory(store, service, service_of, here):
+    long_ago = replace(here, now=NOW - 100 * DAY)
+    request = WriteRequest(content="My dog is called Biscuit.", force=True, idempotency_key="k")
+    (first,) = (await service.write(request, long_ago)).results
+    await service.search(SearchRequest(query="dog"), long_ago)
+    await service.flush()
+    logs = SweepRequest(policies=("logs",))
+    assert (await service_of(retrievals_kept="never", receipts_kept="never").sweep(logs, here)).policies[
+        0
+    ].actions == {}
+    dry = await service_of().sweep(replace(logs, dry_run=True), here)
+    real = await service_of().sweep(logs, here)
+    assert real.policies[0].actions == dry.policies[0].actions == {"retrievals removed": 1, "receipts removed": 1}
+    assert (real.count, real.complete) == (0, True)
+    assert await store.read(NAMESPACE, "retrievals") == []
+    (again,) = (await service.write(request, here)).results
+    assert (again.decision, again.memory_id) == ("duplicate", first.memory_id)
+    await service.forget(ForgetRequest(ids=(first.memory_id,), mode="erase"), here)
+    await service_of().sweep(logs, replace(here, now=NOW + 100 * DAY))
+    # Even the receipt that said so is gone now, and what was erased is still not stored again.
+    (refused,) = (await service.write(request, replace(here, now=NOW + 100 * DAY))).results
+    assert refused.decision == "refuse"
 
 
 async def test_what_changes_while_a_sweep_looks_at_it_is_left_alone(store, service_of, here, monkeypatch):

@@ -22,6 +22,7 @@ DEFAULTS: dict[Policy, str] = {
     "tasks": "50 3 * * *",
     "purge": "30 3 * * *",
     "consolidate": "0 4 * * *",
+    "logs": "20 4 * * *",
 }
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

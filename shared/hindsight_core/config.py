@@ -161,6 +161,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     ] = ""
     schedule_token: Annotated[str, Meta(description="Token for that server, with the verb `admin`.")] = ""
     retrieval_log: Annotated[bool, Meta(description="Whether searches are logged for replay.")] = True
+    retrievals_kept: Annotated[
+        str, Meta(description="How long logged searches are kept before a sweep removes them; `never`: for good.")
+    ] = "90d"
+    receipts_kept: Annotated[
+        str, Meta(description="How long an `idempotency_key` is known before a sweep removes it; `never`: for good.")
+    ] = "30d"
+    task_share: Annotated[
+        float, Meta(gt=0, le=1, description="Share of the stated context window that the memory of a task may take.")
+    ] = 0.4
     body_limit: Annotated[int, Meta(ge=1024, description="Largest request body in bytes.")] = 1_048_576
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"],

@@ -33,11 +33,12 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Page(msgspec.Struct, frozen=True):
-    """What a policy found, how many memories it looked at, and where it goes on."""
+    """What a policy found, how many it looked at, where it goes on, and what it has done to logs."""
 
     found: list[Found]
     examined: int
     after: str | None = None
+    actions: dict[str, int] = {}
 
 
 class View:

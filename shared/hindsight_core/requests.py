@@ -33,7 +33,7 @@ Extract: TypeAlias = Literal["auto", "none"]
 Reconcile: TypeAlias = Literal["auto", "none", "judge"]
 Wait: TypeAlias = Literal["searchable", "durable"]
 Resolution: TypeAlias = Literal["supersede", "coexist", "duplicate", "refine", "retract"]
-Policy: TypeAlias = Literal["expire", "evict", "idle", "promote", "purge", "tasks", "consolidate"]
+Policy: TypeAlias = Literal["expire", "evict", "idle", "promote", "purge", "tasks", "consolidate", "logs"]
 Ttl: TypeAlias = Annotated[str, Meta(min_length=2, max_length=40)] | Annotated[float, Meta(gt=0)]
 Key: TypeAlias = Annotated[str, Meta(min_length=1, max_length=256)]
 MemoryId: TypeAlias = Annotated[str, Meta(min_length=1, max_length=64)]
@@ -101,7 +101,7 @@ class WriteRequest(Request, frozen=True, kw_only=True):
 
 
 class TaskRequest(Request, frozen=True, kw_only=True):
-    """Messages for the working memory of a task; `context_window` (tokens) is the model's, of which it takes 40 %."""
+    """Messages for the working memory of a task, which takes its share of the model's `context_window` (tokens)."""
 
     messages: Annotated[tuple[Message, ...], Meta(max_length=BATCH_LIMIT)]
     context_window: Annotated[int, Meta(ge=100, le=100_000_000)] | None = None

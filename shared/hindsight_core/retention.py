@@ -38,7 +38,8 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
 
     Capacities count active, pending and superseded memories; 0 is no limit, and `of_type` holds for one user. An access
     extends a life to `extension` after it, until `lifetime` after the memory was stored; a `purge_after` of None keeps
-    what is archived for good, a `consolidate_within` of None consolidates nothing.
+    what is archived for good, a `consolidate_within` of None consolidates nothing; logged searches
+    and receipts are kept so long, with None for good.
     """
 
     namespace: int = 0
@@ -51,6 +52,8 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     task_idle: timedelta | None = timedelta(days=7)
     purge_after: timedelta | None = timedelta(days=365)
     consolidate_within: timedelta | None = timedelta(days=90)
+    retrievals_kept: timedelta | None = timedelta(days=90)
+    receipts_kept: timedelta | None = timedelta(days=30)
 
     @property
     def limited(self) -> bool:
@@ -119,6 +122,8 @@ def rules_of(settings: Settings) -> Rules:
         task_idle=_span(settings.task_idle, "HINDSIGHT_TASK_IDLE"),
         purge_after=_span(settings.purge_after, "HINDSIGHT_PURGE_AFTER"),
         consolidate_within=_span(settings.consolidate_within, "HINDSIGHT_CONSOLIDATE_WITHIN"),
+        retrievals_kept=_span(settings.retrievals_kept, "HINDSIGHT_RETRIEVALS_KEPT"),
+        receipts_kept=_span(settings.receipts_kept, "HINDSIGHT_RECEIPTS_KEPT"),
     )
 
 

@@ -136,7 +136,7 @@ class MemoryService:
         self._searcher = Searcher(store, cached, weights, self._journal, settings.unsettled)
         self._forgetter = Forgetter(store, cached, weights, self.vectors)
         self._obedience = Obedience(store, cached, self._forgetter)
-        self._tasks = Tasks(store, _gate(settings), self._write)
+        self._tasks = Tasks(store, _gate(settings), self._write, settings.task_share)
         self._undoer = Undoer(store, cached)
         self._sweeper = Sweeper(store, rules_of(settings), settings.sweep_rate, self.vectors)
         self._updater = Updater(store, cached, self._forgetter)

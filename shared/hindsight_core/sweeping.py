@@ -34,6 +34,7 @@ from hindsight_core.responses import Affected, PolicyReport, SweepReport
 from hindsight_core.retention import Rules, applied
 from hindsight_core.stores import MemoryStore, Record
 from hindsight_core.traces import Traces
+from hindsight_core.upkeep import outdated
 
 # In this order: what was confirmed is no longer idle, what has expired makes room, what is erased was archived long
 # before, and what was induced is judged by the next sweep.
@@ -45,6 +46,7 @@ PASSES: dict[Policy, Pass] = {
     "tasks": abandoned,
     "purge": outlived,
     "consolidate": recurring,
+    "logs": outdated,
 }
 OPERATION = "sweep"
 _ATTEMPTS = 8
@@ -154,6 +156,7 @@ class _Sweep:
                 done = await self._settle(taken, replace(place, count=place.count + len(self._affected)))
                 self._affected += [one for one, _ in done]
                 actions.update(action for _, action in done)
+                actions.update(page.actions)
                 if len(taken) < len(page.found):
                     mark = taken[-1].mark if taken else None
                     return True, mark or after, examined, dict(actions)

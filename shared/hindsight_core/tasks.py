@@ -29,7 +29,6 @@ from hindsight_core.requests import EndTaskRequest, Message, Request, TaskReques
 from hindsight_core.responses import TaskBuffer, TaskEnd, TaskUpdate, WriteResponse
 from hindsight_core.stores import MemoryStore, Record
 
-SHARE = 0.4
 WINDOW = 32_000
 _PAGE = 500
 _ATTEMPTS = 8
@@ -39,10 +38,11 @@ Write = Callable[[WriteRequest, Caller], Awaitable[WriteResponse]]
 
 
 class Tasks:
-    """The buffers of a store's tasks; `write` is the write pipeline."""
+    """The buffers of a store's tasks, each of a `share` of its context window; `write` is the write pipeline."""
 
-    def __init__(self, store: MemoryStore, gate: GateSettings, write: Write) -> None:
+    def __init__(self, store: MemoryStore, gate: GateSettings, write: Write, share: float) -> None:
         self._store = store
+        self._share = share
         self._gate = gate
         self._write = write
 
@@ -57,7 +57,7 @@ class Tasks:
             held = await self._held(scope)
             window = request.context_window or _window(held) or WINDOW
             added, refused = self._records(request, scope, now, window, caller)
-            kept, gone = _fitting([*held, *added], int(SHARE * window), self._gate.threshold)
+            kept, gone = _fitting([*held, *added], int(self._share * window), self._gate.threshold)
             ledger = open_ledger("task", scope.namespace, now, caller, "Said in a task.")
             new = {record.memory.id for record in added}
             going = {record.memory.id for record in gone}
@@ -76,7 +76,7 @@ class Tasks:
             return TaskUpdate(
                 task_id=task_id,
                 tokens=sum(_tokens(record) for record in kept),
-                budget=int(SHARE * window),
+                budget=int(self._share * window),
                 messages=len(kept),
                 refused=tuple(refused),
                 dropped=tuple(affected(record.memory, "dropped", "Made room in its task.") for record in gone),
@@ -90,7 +90,7 @@ class Tasks:
         return TaskBuffer(
             task_id=task_id,
             tokens=sum(_tokens(record) for record in held),
-            budget=int(SHARE * (_window(held) or WINDOW)),
+            budget=int(self._share * (_window(held) or WINDOW)),
             messages=tuple(record.memory for record in held),
         )
 

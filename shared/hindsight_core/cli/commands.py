@@ -30,7 +30,11 @@ app = typer.Typer(
 )
 
 
-_GROUPS = {"bench": "Measure on data of your own.", "token": "Make, list and revoke the tokens of a server."}
+_GROUPS = {
+    "bench": "Measure on data of your own.",
+    "task": "The working memory of tasks.",
+    "token": "Make, list and revoke the tokens of a server.",
+}
 _groups: dict[str, typer.Typer] = {}
 
 
@@ -89,12 +93,28 @@ def run(arguments: Sequence[str]) -> int:
         reading,
         serve,
         sweep,
+        task,
         token,
         transfer,
         writing,
     )
 
-    del backup, bench, calibrating, doctor, erase, evaluating, mcp, reading, serve, sweep, token, transfer, writing
+    del (
+        backup,
+        bench,
+        calibrating,
+        doctor,
+        erase,
+        evaluating,
+        mcp,
+        reading,
+        serve,
+        sweep,
+        task,
+        token,
+        transfer,
+        writing,
+    )
     try:
         app(list(arguments), prog_name="hindsight")
     except SystemExit as exc:

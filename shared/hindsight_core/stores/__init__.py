@@ -271,6 +271,18 @@ class MemoryStore(Protocol):
         """The stored answer under an idempotency key."""
         ...
 
+    async def prune(
+        self,
+        namespace: str,
+        log: Literal["retrievals", "receipts"],
+        before: int,
+        *,
+        limit: int | None,
+        dry_run: bool = False,
+    ) -> int:
+        """Remove at most `limit` entries from before an instant (Unix milliseconds); how many, or would be, it were."""
+        ...
+
     async def count(self, namespace: str) -> dict[str, dict[str, int]]:
         """Sizes: `{"status": {...}, "memory_type": {...}, "kind": {...}, "log": {"events": n, "runs": n}}`."""
         ...

@@ -54,7 +54,9 @@ class Transaction:
         self._add_events(changes.events)
         self._add_run(changes)
         if changes.receipt is not None:
-            self._add_receipt(changes.receipt, [*(r.memory.id for r in changes.puts), *changes.erases])
+            self._add_receipt(
+                changes.receipt, millis(changes.run.at), [*(r.memory.id for r in changes.puts), *changes.erases]
+            )
         for memory_id in changes.erases:
             self._erase(memory_id)
         if changes.erases:
@@ -184,11 +186,11 @@ class Transaction:
             (self._number, run.run_id, millis(run.at), encode(run)),
         )
 
-    def _add_receipt(self, receipt: Receipt, touched: Iterable[str]) -> None:
+    def _add_receipt(self, receipt: Receipt, at: int, touched: Iterable[str]) -> None:
         try:
             row = self._execute(
-                "INSERT INTO receipts (namespace, key, fingerprint, answer) VALUES (?, ?, ?, ?)",
-                (self._number, receipt.key, receipt.fingerprint, receipt.answer),
+                "INSERT INTO receipts (namespace, key, fingerprint, answer, at) VALUES (?, ?, ?, ?, ?)",
+                (self._number, receipt.key, receipt.fingerprint, receipt.answer, at),
             ).lastrowid
         except sqlite3.IntegrityError as exc:
             raise Conflict("This idempotency key was used already.", remedy="Read its receipt.") from exc
@@ -244,6 +246,19 @@ def existing(connection: sqlite3.Connection, number: int, ids: Sequence[str]) ->
         query = f"SELECT id FROM memories WHERE namespace = ? AND id IN ({','.join('?' * len(some))})"  # noqa: S608 - question marks
         found.update(memory_id for (memory_id,) in connection.execute(query, (number, *some)))
     return found
+
+
+def prune(connection: sqlite3.Connection, namespace: str, log: str, before: int, limit: int | None) -> int:
+    """Remove entries of one of two logs; inside a transaction of the caller's."""
+    gone = connection.execute(
+        f"DELETE FROM {log} WHERE row IN (SELECT row FROM {log} WHERE namespace ="  # noqa: S608 - one of two names
+        " (SELECT number FROM namespaces WHERE name = ?) AND at < ? LIMIT ?)",
+        (namespace, before, -1 if limit is None else limit),
+    )
+    if gone.rowcount:
+        # What they quoted is to leave the write-ahead log, too.
+        connection.execute("INSERT OR REPLACE INTO meta VALUES ('wipe', ?)", (f"{namespace}:{log}:{before}",))
+    return gone.rowcount
 
 
 def write_log(

@@ -204,6 +204,12 @@ def receipt(connection: sqlite3.Connection, namespace: str, key: str) -> Receipt
     return None if found is None else Receipt(key=key, fingerprint=found[0], answer=found[1])
 
 
+def outdated(connection: sqlite3.Connection, namespace: str, log: str, before: int) -> int:
+    query = f"SELECT count(*) FROM {log} WHERE namespace = ? AND at < ?"  # noqa: S608 - one of two names
+    (found,) = connection.execute(query, (_number(connection, namespace), before)).fetchone()
+    return int(found)
+
+
 def count(connection: sqlite3.Connection, namespace: str) -> dict[str, dict[str, int]]:
     number = _number(connection, namespace)
     sizes: dict[str, dict[str, int]] = {"status": {}, "memory_type": {}, "kind": {}, "log": {}}

@@ -97,6 +97,12 @@ MIGRATIONS: tuple[str, ...] = (
     ) WITHOUT ROWID;
     CREATE INDEX derivations_row ON derivations (row);
     """,
+    """
+    ALTER TABLE receipts ADD COLUMN at INTEGER NOT NULL DEFAULT 0;
+    UPDATE receipts SET at = CAST(strftime('%s', 'now') AS INTEGER) * 1000;
+    CREATE INDEX receipts_at ON receipts (namespace, at);
+    CREATE INDEX retrievals_at ON retrievals (namespace, at);
+    """,
 )
 
 # Says whose file it is, so that a database of another program is never taken for an empty one.

@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +33,7 @@ from hindsight_core.stores import (
     notes,
     reading,
 )
-from hindsight_core.stores.changes import Transaction, write_log
+from hindsight_core.stores.changes import Transaction, prune, write_log
 from hindsight_core.stores.connections import Connections
 from hindsight_core.stores.residents import Residents
 from hindsight_core.stores.schema import migrate
@@ -167,6 +167,25 @@ class SqliteStore:
 
     async def receipt(self, namespace: str, key: str) -> Receipt | None:
         return await self._read(lambda connection: reading.receipt(connection, namespace, key))
+
+    async def prune(
+        self,
+        namespace: str,
+        log: Literal["retrievals", "receipts"],
+        before: int,
+        *,
+        limit: int | None,
+        dry_run: bool = False,
+    ) -> int:
+        if dry_run:
+            return await self._read(lambda connection: reading.outdated(connection, namespace, log, before))
+
+        def run() -> int:
+            gone = self._connections.write(lambda open_one: prune(open_one, namespace, log, before, limit))
+            self._wiped = not gone or self._connections.wipe()
+            return gone
+
+        return await self._on(self._writer, run)
 
     async def count(self, namespace: str) -> dict[str, dict[str, int]]:
         return await self._read(lambda connection: reading.count(connection, namespace))

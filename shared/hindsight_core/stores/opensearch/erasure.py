@@ -114,12 +114,13 @@ class Eraser:
         """Take everything from the receipts that name one of the memories, but that their key was used."""
         filters = [_is("namespace", namespace), {"terms": {"memory_ids": list(ids)}}, _is("log", "receipt")]
         body: Json = {"query": {"bool": {"filter": [*filters, {"range": {"version": {"lte": version}}}]}}}
-        hits = await self._indices.pages("journal", namespace, {**body, "_source": ["id"]})
+        hits = await self._indices.pages("journal", namespace, {**body, "_source": ["id", "at"]})
         actions: list[Action] = []
         for hit in hits:
             key = hit["_source"]["id"]
             emptied = msgspec.json.encode(Receipt(key=key, fingerprint="", answer=b"")).decode()
             source: Json = {"id": key, "namespace": namespace, "log": "receipt", "version": version, "body": emptied}
+            source["at"] = hit["_source"].get("at")
             fields = {"_id": hit["_id"], "routing": namespace, **versioned(version)}
             actions.append(Action("journal", "index", fields, json(source)))
         await self._indices.write(actions)

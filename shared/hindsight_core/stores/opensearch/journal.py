@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -111,6 +111,23 @@ class Journal:
                 for entry in retrievals
             ]
         )
+
+    async def prune(
+        self, namespace: str, log: Literal["retrievals", "receipts"], before: int, *, limit: int | None, dry_run: bool
+    ) -> int:
+        """See `MemoryStore.prune`."""
+        index: Index = "retrievals" if log == "retrievals" else "journal"
+        await self._indices.refresh(index)
+        filters: list[Json] = [{"term": {"namespace": namespace}}, {"range": {"at": {"lt": before}}}]
+        if log == "receipts":
+            filters.append({"term": {"log": "receipt"}})
+        body: Json = {"query": {"bool": {"filter": filters}}, "_source": False}
+        hits = await self._indices.pages(index, namespace, body, limit=limit)
+        if not dry_run:
+            await self._indices.write(
+                [Action(index, "delete", {"_id": hit["_id"], "routing": namespace}) for hit in hits]
+            )
+        return len(hits)
 
     async def sizes(self, namespace: str) -> dict[str, int]:
         """How many events and runs there are."""

@@ -159,7 +159,9 @@ class Planner:
                 undone = _run(known["run", changes.undone]["body"])
             steps.append(self._run(replace(undone, undone_by=run.run_id)))
         if changes.receipt is not None:
-            steps.append(self._receipt(changes.receipt, [*(r.memory.id for r in changes.puts), *changes.erases]))
+            steps.append(
+                self._receipt(changes.receipt, millis(run.at), [*(r.memory.id for r in changes.puts), *changes.erases])
+            )
         return steps
 
     def _event(self, event: AuditEvent, texts: dict[str, set[str]]) -> Action:
@@ -177,11 +179,11 @@ class Planner:
     def _run(self, run: Run) -> Action:
         return self._entry("run", run.run_id, run_id=run.run_id, at=millis(run.at), body=_encode(run).decode())
 
-    def _receipt(self, receipt: Receipt, touched: Sequence[str]) -> Action:
+    def _receipt(self, receipt: Receipt, at: int, touched: Sequence[str]) -> Action:
         # Every string of the answer may be the id of a memory, and erasing that one removes the receipt.
         named = {text.decode("utf-8", "replace") for text in _STRING.findall(receipt.answer)}
         return self._entry(
-            "receipt", receipt.key, memory_ids=sorted(named.union(touched)), body=_encode(receipt).decode()
+            "receipt", receipt.key, memory_ids=sorted(named.union(touched)), at=at, body=_encode(receipt).decode()
         )
 
     def _entry(self, log: str, name: str, **fields: object) -> Action:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -202,6 +202,19 @@ class OpenSearchStore:
         async with self._in_time():
             await self._intents.settled(namespace)
             return await self._journal.receipt(namespace, key)
+
+    async def prune(
+        self,
+        namespace: str,
+        log: Literal["retrievals", "receipts"],
+        before: int,
+        *,
+        limit: int | None,
+        dry_run: bool = False,
+    ) -> int:
+        async with self._in_time():
+            await self._intents.settled(namespace)
+            return await self._journal.prune(namespace, log, before, limit=limit, dry_run=dry_run)
 
     async def count(self, namespace: str) -> dict[str, dict[str, int]]:
         async with self._in_time():
