@@ -108,17 +108,24 @@ def verify(path: Path, acknowledged: list[str]) -> None:
     assert set(stored) <= set(events)
     assert {f"run-{memory_id}" for memory_id in events} == {name for name in runs if name.startswith("run-")}
     assert sequence == len(runs)
-    assert receipts == set(stored) & kept
+    # The key of every write stays used, and answers where its memory was not erased.
+    assert receipts.keys() == kept
+    assert {said for said, answer in receipts.items() if answer} == set(stored) & kept
     assert all(found.memory.content.startswith(found.memory.id) and found.bare is not None for found in records)
 
 
-async def everything(path: Path, acknowledged: list[str]) -> tuple[list[Record], list[str], list[str], int, set[str]]:
+async def everything(
+    path: Path, acknowledged: list[str]
+) -> tuple[list[Record], list[str], list[str], int, dict[str, bytes]]:
     store = SqliteStore(path)
     records = await store.scan(NAMESPACE, Where(), after=None, limit=1_000_000)
     events = [found.memory_id for found in await store.read(NAMESPACE, "events", limit=1_000_000)]
     runs = [found.run_id for found in await store.read(NAMESPACE, "runs", limit=1_000_000)]
     head = await store.head(NAMESPACE)
-    receipts = {said for said in acknowledged if await store.receipt(NAMESPACE, f"key-{said}")}
+    receipts: dict[str, bytes] = {}
+    for said in acknowledged:
+        if (receipt := await store.receipt(NAMESPACE, f"key-{said}")) is not None:
+            receipts[said] = receipt.answer
     await store.aclose()
     return records, events, runs, head.sequence, receipts
 
