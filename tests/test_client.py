@@ -373,11 +373,19 @@ BAD_GATEWAY = (502, b"<html>bad gateway</html>")
 
 @pytest.mark.parametrize("answer", [None, BAD_GATEWAY, (200, b"<html>hello</html>"), problem(503, "outcome_unknown")])
 def test_a_change_whose_answer_is_lost_may_have_been_made(answer: tuple[int, bytes] | None):
-    with scripted(answer) as (client, _), pytest.raises(OutcomeUnknown):
+    with scripted(answer) as (client, _), pytest.raises(OutcomeUnknown) as lost:
         client.write(WriteRequest(content="x"))
+    assert lost.value.code == "outcome_unknown"
     with scripted(answer, DOWN) as (client, script), pytest.raises(OutcomeUnknown):
         client.write(WriteRequest(content="x", idempotency_key="k"))
     assert script.asked == 3
+
+
+def test_a_change_that_may_have_been_made_is_said_to_a_person_as_well():
+    with scripted(None) as (client, _), pytest.raises(OutcomeUnknown) as lost:
+        client.forget(ForgetRequest(query="x"))
+    assert "may or may not have been made" in lost.value.detail
+    assert lost.value.remedy.startswith("Look before you repeat it.")
 
 
 @pytest.mark.parametrize("answer", [DOWN, (404, b"<html>nothing here</html>")])

@@ -18,7 +18,7 @@ from lossy import lossy
 from server import Server, environment, hindsight, server
 
 CELLO = "The user plays the cello"
-DOUBT = "It may or may not have been done"
+DOUBT = "may or may not have been made"
 
 
 @pytest.fixture(scope="module")
@@ -76,6 +76,7 @@ async def test_a_write_and_an_erasure_whose_answers_stay_lost_are_never_said_to_
             found = await client.call_tool("memory_search", {"query": "Which instrument?"})
     assert erased.is_error
     assert DOUBT in words(erased)
+    assert "Search or list" in words(erased)
     assert proxy.passed == 1
     assert not found.is_error
     assert stored(running.url, namespace) == []

@@ -216,10 +216,11 @@ def read_answer(call: HttpCall[T], status: int, body: bytes, retry_after: str | 
         try:
             return msgspec.json.decode(body, type=call.kind)
         except msgspec.DecodeError as exc:
-            raise (Unavailable if call.reads else OutcomeUnknown)(
-                f"The answer to {call.method} {call.path} is not one of Hindsight's: {exc}",
+            unreadable = Unavailable(
+                f"The answer to {call.method} {call.path} is not one of Hindsight's: {exc}.",
                 remedy="Check that the URL is a Hindsight server's of this release.",
-            ) from exc
+            )
+            raise (unreadable if call.reads else OutcomeUnknown.after(unreadable)) from exc
     raise error_of(status, body, retry_after, changes=not call.reads)
 
 
@@ -231,9 +232,10 @@ def error_of(status: int, body: bytes, retry_after: str | None, *, changes: bool
     try:
         problem = msgspec.json.decode(body, type=Problem)
     except msgspec.DecodeError:
-        return (OutcomeUnknown if changes and status >= 500 else Unavailable)(
+        unreadable = Unavailable(
             f"The server answered {status} and nothing readable.", remedy="Check the URL and its proxies."
         )
+        return OutcomeUnknown.after(unreadable) if changes and status >= 500 else unreadable
     kind = _BY_CODE.get(problem.code) or _BY_STATUS.get(problem.status, HindsightError)
     if kind is TooManyRequests:
         seconds = int(retry_after) if retry_after and retry_after.isdigit() else 1

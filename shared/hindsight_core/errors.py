@@ -134,6 +134,14 @@ class OutcomeUnknown(StoreUnavailable):
 
     code, title = "outcome_unknown", "It is not known whether it was done"
 
+    @classmethod
+    def after(cls, lost: Unavailable) -> OutcomeUnknown:
+        """What a failure to answer means for a change."""
+        return cls(
+            f"{lost.detail} The change may or may not have been made.",
+            remedy=f"Look before you repeat it. {lost.remedy}".strip(),
+        )
+
 
 class ProviderUnavailable(Unavailable):
     code, title = "provider_unavailable", "A provider is not available"

@@ -70,19 +70,20 @@ class _Server:
 
     def _told(self, error: Exception, *, lost: bool = False) -> HindsightError:
         """The error to raise; `lost` says that a change was sent, and that what became of it nobody knows."""
-        kind = OutcomeUnknown if lost else Unavailable
-        if isinstance(error, Unavailable):
-            return kind(error.detail, remedy=error.remedy) if lost else error
-        if isinstance(error, HindsightError):
-            return error
+        told = error if isinstance(error, HindsightError) else self._unavailable(error)
+        if not lost or not isinstance(told, Unavailable) or isinstance(told, OutcomeUnknown):
+            return told
+        return OutcomeUnknown.after(told)
+
+    def _unavailable(self, error: Exception) -> Unavailable:
         if isinstance(error, _NEVER_SENT):
-            return kind(
-                f"{self._url} cannot be reached: {error}",
+            return Unavailable(
+                f"{self._url} cannot be reached: {error}.",
                 remedy="Start the server with `hindsight serve`, or correct the URL.",
             )
         if isinstance(error, httpx.TimeoutException):
-            return kind(f"{self._url} did not answer in time.", remedy="Send less at once, or look at the server.")
-        return kind(f"The connection to {self._url} broke: {error}", remedy="Look at the server and its proxies.")
+            return Unavailable(f"{self._url} did not answer in time.", remedy="Send less at once, or look at it.")
+        return Unavailable(f"The connection to {self._url} broke: {error}.", remedy="Look at it and its proxies.")
 
     @staticmethod
     def _read(call: HttpCall[T], response: httpx.Response) -> T:

@@ -213,7 +213,7 @@ class MemoryService:
             return await self._obedience.obey(given, answer, request, caller)
         except Unavailable as exc:
             # What was written stays, whatever became of the orders.
-            raise OutcomeUnknown(exc.detail, remedy=exc.remedy) from exc
+            raise OutcomeUnknown.after(exc) from exc
 
     async def add_to_task(self, task_id: str, request: TaskRequest, caller: Caller) -> TaskUpdate:
         """Add messages to the working memory of a task; see `hindsight_core.tasks`."""

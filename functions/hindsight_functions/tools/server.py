@@ -119,7 +119,7 @@ def _told(error: HindsightError) -> str:
     """An error in words that an agent can act on."""
     words = f"{error.detail} {error.remedy}".strip()
     if isinstance(error, OutcomeUnknown):
-        words += " It may or may not have been done: search or list before you repeat it."
+        words += " Search or list to see, before you repeat it."
     elif isinstance(error, Unavailable):
         words += " Nothing was changed. Try again later, or go on without memory and say so."
     return words

@@ -88,10 +88,10 @@ class Commits:
             try:
                 found = await self._heads.read(namespace)
             except StoreUnavailable:
-                raise unknown(exc) from exc
+                raise OutcomeUnknown.after(exc) from exc
             assert new.intent is not None
             if found.intent is None or found.intent.token != new.intent.token:
-                raise unknown(exc) from exc
+                raise OutcomeUnknown.after(exc) from exc
             return found
 
     async def _finish(self, namespace: str, opened: State) -> None:
@@ -110,11 +110,3 @@ class Commits:
             while len(self._left) >= _REMEMBERED:
                 del self._left[next(iter(self._left))]
             self._left[namespace] = closed
-
-
-def unknown(exc: StoreUnavailable) -> OutcomeUnknown:
-    """The error of a commit whose end nobody has seen."""
-    return OutcomeUnknown(
-        f"{exc.detail} It is not known whether the change was stored.",
-        remedy="Look before you repeat the request, or repeat it with the same idempotency_key.",
-    )

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from hindsight_core.errors import StoreUnavailable
+from hindsight_core.errors import OutcomeUnknown, StoreUnavailable
 from hindsight_core.loops import both
 from hindsight_core.models import AuditEvent, MemoryType, Retrieval, Run, Status
 from hindsight_core.remains import forms_of
@@ -30,7 +30,7 @@ from hindsight_core.stores import (
 )
 from hindsight_core.stores.opensearch.access import Accesses
 from hindsight_core.stores.opensearch.census import census, namespaces
-from hindsight_core.stores.opensearch.commits import Commits, unknown
+from hindsight_core.stores.opensearch.commits import Commits
 from hindsight_core.stores.opensearch.conditions import filters
 from hindsight_core.stores.opensearch.connection import Connection, Json, Value
 from hindsight_core.stores.opensearch.dimensions import Dimensions
@@ -99,7 +99,7 @@ class OpenSearchStore:
             async with self._in_time(1 + pieces):
                 return await self._commits.commit(namespace, changes, expected=expected, searchable=searchable)
         except _OutOfTime as exc:
-            raise unknown(exc) from exc
+            raise OutcomeUnknown.after(exc) from exc
         finally:
             self._seen.pop(namespace, None)
 
