@@ -161,9 +161,9 @@ def test_what_comes_along_later_stands_where_it_would_have_stood():
     assert comparison.first["late"] == late.parts
 
 
-relevances = st.lists(st.floats(0, 1), min_size=0, max_size=70)
-recencies = st.lists(st.floats(0, 1), min_size=70, max_size=70)
-sessions = st.lists(st.sampled_from([None, "s", "t"]), min_size=70, max_size=70)
+relevances = st.lists(st.floats(0, 1), min_size=0, max_size=120)
+recencies = st.lists(st.floats(0, 1), min_size=120, max_size=120)
+sessions = st.lists(st.sampled_from([None, "s", "t"]), min_size=120, max_size=120)
 
 
 @given(relevances, recencies, sessions)
@@ -183,7 +183,7 @@ def test_no_score_rises_and_its_parts_still_add_up(values: list[float], fresh: l
 
 
 def test_a_longer_page_begins_like_a_shorter_one():
-    hits = [hit(f"{n:03}", 1 - n / 100, session_id=f"s{n % 7}") for n in range(90)]
+    hits = [hit(f"{n:03}", 1 - n / 200, session_id=f"s{n % 7}") for n in range(190)]
     assert order(rerank(hits, PLAIN, ALL))[:20] == order(rerank(hits[:DEPTH], PLAIN, ALL))[:20]
 
 

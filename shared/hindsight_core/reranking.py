@@ -35,7 +35,7 @@ from hindsight_core.question import Question
 from hindsight_core.ranking import Weights
 from hindsight_core.stores import Ranked
 
-DEPTH = 50
+DEPTH = 100
 """How many hits are compared with each other, whatever the page's length."""
 
 WEIGHTS = ("contrast", "session", "next_turn", "reply", "asked_when", "asked_amount", "part", "own", "substance")
