@@ -133,7 +133,9 @@ async def test_a_setting_says_what_is_shown_of_an_unsettled_pair(leaning, store,
     assert await marks(leaning, caller) == expected[shown]
 
 
-@pytest.mark.parametrize("leaning", [{"reconcile": '{"contest_at": 0, "supersede_at": 1.1}'}], indirect=True)
+@pytest.mark.parametrize(
+    "leaning", [{"reconcile": '{"contest_at": 0, "contest_among_at": 0, "supersede_at": 1.1}'}], indirect=True
+)
 async def test_a_contest_is_stored_asked_about_and_undone(leaning, caller):
     old = await kept(leaning, caller, "My office is on the third floor")
     before = await everything(leaning, caller)

@@ -34,7 +34,15 @@ NOW = datetime(2025, 6, 1, 12, tzinfo=UTC)
 LATER = datetime(2025, 6, 2, 12, tzinfo=UTC)
 KEY = "sk-s3cret"
 # Whatever the pair model thinks, what it holds possible at all is contested.
-DOUBTFUL = '{"supersede_at": 0.99999, "contest_at": 0.005, "duplicate_at": 0.999, "refine_at": 0.999}'
+DOUBTFUL = json.dumps(
+    {
+        "supersede_at": 0.99999,
+        "contest_at": 0.005,
+        "contest_among_at": 0.005,
+        "duplicate_at": 0.999,
+        "refine_at": 0.999,
+    }
+)
 Open: TypeAlias = Callable[..., AbstractAsyncContextManager[MemoryService]]
 
 
@@ -336,7 +344,7 @@ async def test_a_write_asks_once_however_many_pairs_are_open(opened: Open, endpo
 
 async def test_what_is_clear_is_asked_only_on_request(opened: Open, endpoint: Endpoint, caller: Caller):
     endpoint.well = verdicts("unrelated")
-    async with opened(reconcile='{"contest_at": 0.85}') as service:
+    async with opened(reconcile='{"contest_at": 0.85, "contest_among_at": 0.85}') as service:
         await said(service, caller, "My phone number is 555-0100.")
         await said(service, caller, "We have changed my phone number to 555-0199.", LATER)
         assert endpoint.asked == []

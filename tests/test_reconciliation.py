@@ -326,7 +326,7 @@ def test_bystanders_of_a_change_are_left_alone(reader: Reader) -> None:
     ],
 )
 def test_a_contest_asks_in_the_language_of_the_text(reader: Reader, before: str, after: str, ask: str) -> None:
-    never = ReconcileSettings(supersede_at=1.1, contest_at=0.01)
+    never = ReconcileSettings(supersede_at=1.1, contest_at=0.01, contest_among_at=0.01)
     outcome = settle(reader, "rules", new(after), old(before), settings=never)
     assert outcome.decision == "contest"
     assert ask in outcome.contests[0].ask

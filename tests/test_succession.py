@@ -19,6 +19,13 @@ from hindsight_core.succession import succession
         ("hr: employee=Ines balance=19.5", "hr: employee=Tom balance=11", None),
         ("订单TB-1：状态=待揽收", "订单TB-2：状态=派送中", None),
         ("build=412 state=failed", "build=413 state=passed", None),
+        ('{"id": 7, "state": "open"}', '{"id": 8, "state": "shut"}', "other"),
+        ('{"orderNo": "A1", "state": "open"}', '{"orderNo": "A2", "state": "open"}', "other"),
+        ('{"id": 7, "state": "open"}', '{"id": 7, "state": "shut"}', "replaces"),
+        ('{"id": 7, "state": "open"}', '{"id": 7, "owner": "Ines"}', "adds"),
+        ('{"state": "open"}', '{"state": "shut"}', None),
+        ('{"id": 7, "state"', '{"id": 8, "state": "shut"}', None),
+        ("sku=K-7 stock=3", "sku=K-9 stock=3", "other"),
         ("the door is open", "the door is shut", None),
     ],
 )

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from hindsight_core.alignment import align, parts, pieces
+from hindsight_core.alignment import PIECE, align, parts, pieces
+from hindsight_core.labels import labels_differ
 from hindsight_core.likeness import UNSURE_BELOW, identifiers_alike
 from hindsight_core.models import Memory
 from hindsight_core.relations import RELATIONS, Odds, Relation
-from hindsight_core.slots import Reading, subject_differs, value_conflict
-from hindsight_core.succession import succession
+from hindsight_core.slots import Reading, facets_of, subject_differs, value_conflict
+from hindsight_core.succession import Succession, succession
 
 GAP = 0.3
 _LITTLE = 4
 _EXPLICIT = 0.92
+_ELSEWHERE = 0.8
+_BY_RECORD: dict[Succession, Relation] = {"replaces": "supersede", "adds": "coexist", "other": "unrelated"}
 
 
 def is_weak(new: Memory, old: Memory) -> bool:
@@ -29,10 +32,11 @@ def guarded(odds: Odds, new: Memory, old: Memory, a: Reading, b: Reading) -> tup
     """The probabilities after the rules that hold whatever a model thinks, and the names of those that spoke.
 
     `weak`: a guess, hearsay or a plan replaces nothing: what it would replace, it leaves pending. `sure`: what is sure
-    is not pending. `record`: a tool's record that says every field of an older one again replaces it. `differs`: texts
-    that differ in a number, date, code or name say different things. `denies`: nor is a denial a repetition.
-    `repeats`: the same words in the same order are one. `renews`: who moved, changed or switched and tells the new
-    thing of a kind replaces the old one.
+    is not pending. `record`: a tool's record that says every field of an older one again replaces it, and leaves those
+    of other things alone. `differs`: texts that differ in a number, date, code or name, in what things have one of
+    (a colour, rent or own), or in what one denies, say different things. `denies`: nor is a denial a repetition.
+    `repeats`: the same words in the same order are one. `label`: what is said of forklift 1 leaves forklift 3 alone.
+    `renews`: who moved, changed or switched and tells the new thing of a kind replaces the old one.
     """
     kept = dict(odds)
     spoke: list[str] = []
@@ -46,14 +50,13 @@ def guarded(odds: Odds, new: Memory, old: Memory, a: Reading, b: Reading) -> tup
     record = succession(a.text, b.text) if new.source == old.source == "tool" and "weak" not in spoke else None
     if record is not None:
         spoke.append("record")
-        to_record: Relation = "supersede" if record == "replaces" else "coexist"
-        return {name: 0.97 if name == to_record else 0.006 for name in RELATIONS}, spoke
+        return {name: 0.97 if name == _BY_RECORD[record] else 0.006 for name in RELATIONS}, spoke
     if _repeats(a, b):
         spoke.append("repeats")
         for name in RELATIONS:
             kept[name] *= 0.03
         kept["duplicate"] += 0.97
-    elif _differs(a, b):
+    elif _differs(a, b) or _rejects(a, b):
         spoke.append("differs")
         kept = _spread(_spread(kept, "duplicate"), "refine") if _swaps(a, b) else _spread(kept, "duplicate")
     elif _denies(a, b):
@@ -61,7 +64,12 @@ def guarded(odds: Odds, new: Memory, old: Memory, a: Reading, b: Reading) -> tup
         to: Relation = "pending" if "weak" in spoke else "supersede"
         kept[to] += kept["duplicate"] + kept["refine"]
         kept["duplicate"] = kept["refine"] = 0.0
-    if "weak" not in spoke and "repeats" not in spoke and _renews(a, b):
+    if labels_differ(a, b):
+        spoke.append("label")
+        moved = kept["supersede"] * _ELSEWHERE
+        kept["supersede"] -= moved
+        kept["unrelated"] += moved
+    elif "weak" not in spoke and "repeats" not in spoke and _renews(a, b):
         spoke.append("renews")
         if kept["supersede"] < _EXPLICIT:
             rest = (1.0 - _EXPLICIT) / max(1.0 - kept["supersede"], 1e-6)
@@ -88,11 +96,24 @@ def _repeats(a: Reading, b: Reading) -> bool:
 def _differs(a: Reading, b: Reading) -> bool:
     if value_conflict(a, b) or identifiers_alike(a, b):
         return True
+    if facets_of(a, b)[1] and bool(a.negation) == bool(b.negation):
+        return True
     # Names count where little else differs (Anna leads / Anja leads); the first word of a sentence only may be one.
     said = {*align(a.text, b.text).old}, {*align(a.text, b.text).new}
     gone, came = (a.names | a.first) - said[1], (b.names | b.first) - said[0]
     certain = bool(gone & a.names) or bool(came & b.names)
     return certain and bool(gone) and bool(came) and all(len(left) <= _LITTLE for left in parts(a, b))
+
+
+def _rejects(a: Reading, b: Reading) -> bool:
+    """Whether one denies the very word that the other affirms: "not Bob", 别叫小波."""
+    if bool(a.negation) == bool(b.negation) or len(a.negation) + len(b.negation) > 1 or b.restating:
+        return False
+    denying, affirming = (b, a) if b.negation else (a, b)
+    known, said = {*pieces(affirming.text)}, PIECE.findall(denying.text)
+    cue = PIECE.findall((*a.negation, *b.negation)[0])
+    after = (said[i + len(cue)] for i in range(len(said) - len(cue)) if said[i : i + len(cue)] == cue)
+    return any(piece in known for piece in after)
 
 
 def _swaps(a: Reading, b: Reading) -> bool:

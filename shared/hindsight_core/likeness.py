@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from hindsight_core.alignment import PIECE, align, pieces
 from hindsight_core.models import Memory
-from hindsight_core.slots import Reading, subject_differs, value_conflict
+from hindsight_core.slots import Reading, facets_of, subject_differs, value_conflict
 from hindsight_core.values import Value, ValueKind
 
 UNSURE_BELOW = 0.6
@@ -29,6 +29,7 @@ def likeness(new: Memory, old: Memory, a: Reading, b: Reading) -> dict[str, floa
         **_words(a, b),
         **_alignment(a, b),
         **_values(a, b),
+        **_facets(a, b),
         **_codes(a, b),
         **_subjects(a, b),
         **_cues(a, b),
@@ -164,6 +165,17 @@ def _context(reading: Reading, value: Value) -> frozenset[str]:
     """The words right before and after a value: they name what it measures."""
     before, after = pieces(reading.text[: value.start])[-1:], pieces(reading.text[value.end :])[:1]
     return frozenset(before + after)
+
+
+def _facets(a: Reading, b: Reading) -> dict[str, float]:
+    same, other = facets_of(a, b)
+    before, after = {facet for facet, _ in a.facets}, {facet for facet, _ in b.facets}
+    return {
+        "facet_same": float(min(2, same)),
+        "facet_other": float(min(2, other)),
+        "facet_gone": float(bool(before - after)),
+        "facet_came": float(bool(after - before)),
+    }
 
 
 def _codes(a: Reading, b: Reading) -> dict[str, float]:

@@ -46,7 +46,8 @@ class Card(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     `model`, `dimension` and `calibration` are those of the vectors' `EmbeddingIdentity`; `features` names the columns
     of `likeness` in order, followed by the cosine; `spread` are the mean distances; `link` and `offset` make
-    probabilities of scores; `gate` weighs `closeness`; `figures` are the measures of the leave-one-writer-out run.
+    probabilities of scores; `gate` weighs `closeness`, `lone` that and
+    `likeness`; `figures` are the measures of the leave-one-writer-out run.
     """
 
     model: str
@@ -62,6 +63,8 @@ class Card(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     offset: tuple[float, ...]
     gate: dict[str, float]
     gate_offset: float
+    lone: dict[str, float]
+    lone_offset: float
     pairs: int
     figures: dict[str, dict[str, float]] = {}
 
@@ -113,6 +116,10 @@ class PairModel:
         and a text that tells of a change would seem to replace each of them.
         """
         return concern(self.card.gate, self.card.gate_offset, closeness)
+
+    def concern_alone(self, features: dict[str, float]) -> float:
+        """The same for a text that has one neighbour alone, from `closeness` and `likeness` of both."""
+        return concern(self.card.lone, self.card.lone_offset, features)
 
     def probabilities(
         self, likenesses: Sequence[dict[str, float]], cosines: Sequence[float], old: Floats, new: Floats

@@ -94,6 +94,7 @@ def decide_pairs(
     best = candidates[order[0]].cosine if order else 0.0
     found: dict[int, PairDecision] = {}
     concerns: dict[int, float] = {}
+    likenesses: dict[int, dict[str, float]] = {}
     rank, last = 0, best
     for place, i in enumerate(order):
         candidate = candidates[i]
@@ -102,6 +103,11 @@ def decide_pairs(
         old, one_slot = candidate.old, new.key is not None and new.key == candidate.old.key
         if candidate.vector is None or old.embedding_model not in {None, embedding_model}:
             found[i] = _decide(new, candidate, read(old.content), b, None, None)
+        elif len(candidates) == 1:
+            a = read(old.content)
+            likenesses[i] = likeness(new, old, a, b)
+            near = closeness(a, b, candidate.cosine, best, rank) | likenesses[i]
+            concerns[i] = 1.0 if one_slot else model.concern_alone(near)
         elif one_slot:
             concerns[i] = 1.0
         elif place >= _READ:
@@ -119,7 +125,7 @@ def decide_pairs(
     if rows:
         readings = {i: read(candidates[i].old.content) for i in rows}
         odds = model.probabilities(
-            [likeness(new, candidates[i].old, readings[i], b) for i in rows],
+            [likenesses.get(i) or likeness(new, candidates[i].old, readings[i], b) for i in rows],
             [candidates[i].cosine for i in rows],
             np.stack([np.asarray(candidates[i].vector, dtype=np.float32) for i in rows]),
             np.asarray(new_vector, dtype=np.float32)[None, :],

@@ -16,7 +16,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from hindsight_core.lexical import stop_words, tokens
-from hindsight_core.values import Value, normalised, read_values
+from hindsight_core.values import Value, normalised, read_values, same_value
 
 Language: TypeAlias = Literal["zh", "en"]
 
@@ -41,8 +41,12 @@ class Wording(msgspec.Struct, frozen=True):
     restating: tuple[str, ...]
     other: tuple[str, ...]
     self: tuple[str, ...]
+    label: tuple[str, ...]
+    labelled: tuple[str, ...]
+    unlabelled: tuple[str, ...]
     kin: dict[str, tuple[str, ...]]
     place: dict[str, tuple[str, ...]]
+    facet: dict[str, dict[str, tuple[str, ...]]]
     say: dict[str, str]
 
 
@@ -51,8 +55,8 @@ class Reading(msgspec.Struct, frozen=True):
 
     `kin` and `place` are canonical names shared by both languages (`mother`, `production`); `own` is whether it speaks
     of the user; `names` are capitalised words inside English sentences, `first` the capitalised word at the start,
-    which may be one; `renewed` what is called new; `frame` is the text without its values; `bare` the text without
-    what does not count when texts are compared.
+    which may be one; `renewed` what is called new; `facets` pairs such as (colour, red), of which a thing has one;
+    `frame` is the text without its values; `bare` the text without what does not count when texts are compared.
     """
 
     language: Language
@@ -75,6 +79,7 @@ class Reading(msgspec.Struct, frozen=True):
     restating: tuple[str, ...]
     other: tuple[str, ...]
     renewed: frozenset[str]
+    facets: frozenset[tuple[str, str]]
 
     @property
     def states(self) -> frozenset[tuple[str, str]]:
@@ -108,8 +113,20 @@ def _groups(language: Language, name: str) -> tuple[re.Pattern[str], dict[str, s
     return _pattern(language, words), words
 
 
+@cache
+def _facets(language: Language) -> tuple[re.Pattern[str], dict[str, tuple[str, str]]]:
+    """One pattern for the words of all facets, and what each stands for."""
+    lists = wording(language).facet
+    words = {word: (facet, value) for facet, values in lists.items() for value, each in values.items() for word in each}
+    return _pattern(language, words), words
+
+
 def _pattern(language: Language, words: Iterable[str]) -> re.Pattern[str]:
-    either = "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True))
+    """Any of the words, the longest that fits; told apart by their first letter, which spares trying each of them."""
+    rests: dict[str, list[str]] = {}
+    for word in sorted(words, key=len, reverse=True):
+        rests.setdefault(word[0], []).append(re.escape(word[1:]))
+    either = "|".join(f"{re.escape(first)}(?:{'|'.join(rest)})" for first, rest in rests.items())
     return re.compile(either if language == "zh" else rf"(?<![\w'-])(?:{either})(?![\w-])")
 
 
@@ -148,6 +165,8 @@ def read(text: str) -> Reading:
         pattern, words = _groups(language, name)
         return frozenset(words[word] for word in pattern.findall(plain))
 
+    pattern, meanings = _facets(language)
+
     return Reading(
         language=language,
         text=plain,
@@ -169,6 +188,7 @@ def read(text: str) -> Reading:
         restating=found("restating"),
         other=found("other"),
         renewed=frozenset(term for m in _RENEWED.finditer(plain) for term in tokens(m.group(1) or m.group(2))),
+        facets=frozenset(meanings[word] for word in pattern.findall(plain)),
     )
 
 
@@ -182,13 +202,24 @@ def _without(text: str, values: tuple[Value, ...]) -> str:
 
 
 def value_conflict(a: Reading, b: Reading) -> bool:
-    """Whether both state values of one kind and none of the old ones is kept."""
+    """Whether both state values of one kind and none of the old ones is kept; `same_value` says what is kept."""
     for kind in {value.kind for value in a.values}:
-        before = {value.norm for value in a.values if value.kind == kind}
-        after = {value.norm for value in b.values if value.kind == kind}
-        if after and not before & after:
+        before = [value for value in a.values if value.kind == kind]
+        after = [value for value in b.values if value.kind == kind]
+        if after and not any(same_value(v, w) for v in before for w in after):
             return True
     return False
+
+
+def facets_of(a: Reading, b: Reading) -> tuple[int, int]:
+    """Of how many facets both state the same value, and of how many only others."""
+    before, after = dict[str, set[str]](), dict[str, set[str]]()
+    for reading, values in ((a, before), (b, after)):
+        for facet, value in reading.facets:
+            values.setdefault(facet, set()).add(value)
+    shared = [facet for facet in before if facet in after]
+    same = sum(bool(before[facet] & after[facet]) for facet in shared)
+    return same, len(shared) - same
 
 
 def subject_differs(a: Reading, b: Reading) -> bool:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import tomllib
 import unicodedata
@@ -63,7 +64,8 @@ _PATTERN = re.compile(
   | (?P<ampm>(?<![\d.])(?P<ah>\d{{1,2}})(?:\.(?P<am>[0-5]\d))?\s?(?P<ap>am|pm|a\.m\.|p\.m\.)(?!\w))
   | (?P<htime>(?P<hp>凌晨|早上|上午|中午|下午|傍晚|晚上|夜里|早|晚)?(?P<hh>\d{{1,2}})[点时](?!\d*%)
        (?P<hmin>半|一刻|三刻|\d{{1,2}}分?)?)
-  | (?P<code>(?<![\w-])(?=[\w./-]*\d)(?=[\w./-]*[a-z_])[a-z0-9_]+(?:[-./][a-z0-9_]+)*(?![\w-])
+  | (?P<code>(?<![\w-])(?!\d+(?:\.\d+)?k(?![\w-]))(?=[\w./-]*\d)(?=[\w./-]*[a-z_])
+       [a-z0-9_]+(?:[-./][a-z0-9_]+)*(?![\w-])
      |(?<![\d.])\d+(?:\.\d+){{2,}}|(?<!\d)\d+(?:-\d+)+(?!\d)|(?<!\d)\d{{7,}}(?!\d))
   | (?P<num>(?:(?<![\w.])-)?(?<![\d.])(?:\d+(?:,\d{{3}})+|\d+)(?:\.\d+)?)(?P<scale>\s?(?:k|m|bn|万|亿|千)(?![\w]))?
   | (?P<word>\b(?:{_WORD_NUMBER})\b(?:[\s-](?:{_WORD_NUMBER})\b)?)
@@ -71,6 +73,7 @@ _PATTERN = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 _HAN_NUMBER = re.compile(r"[零〇一二两三四五六七八九十百千万亿]+(?:点[零〇一二三四五六七八九]+)?")
+_HOURS = {"min": 1 / 60, "hour": 1.0, "day": 24.0, "week": 168.0}
 _SCALES = {"k": 1e3, "m": 1e6, "bn": 1e9, "千": 1e3, "万": 1e4, "亿": 1e8}
 _UNIT_AFTER = re.compile(r"\s?(%|[a-z]+|[\u4e00-\u9fff]{1,2})")
 
@@ -98,6 +101,18 @@ def read_values(text: str) -> tuple[Value, ...]:
         value = _value(match, text)
         found.append(value)
     return tuple(found)
+
+
+def same_value(v: Value, w: Value) -> bool:
+    """Whether two values of one kind can be one: equal, as long (3 days, 72 hours), or a date and a part of it."""
+    if v.norm == w.norm:
+        return True
+    if v.kind == "date":
+        pairs = zip(v.norm.split("-"), w.norm.split("-"), strict=True)
+        return all(x == y or "?" in {x, y} for x, y in pairs)
+    if v.unit != w.unit and v.unit in _HOURS and w.unit in _HOURS:
+        return math.isclose(float(v.norm) * _HOURS[v.unit], float(w.norm) * _HOURS[w.unit])
+    return False
 
 
 def _digits_of(match: re.Match[str], text: str) -> str:

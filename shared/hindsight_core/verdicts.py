@@ -16,15 +16,18 @@ from hindsight_core.relations import RELATIONS, Odds, Relation
 class ReconcileSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Probabilities in [0, 1] from which the judge's word is acted on, and how many one write may supersede or contest.
 
-    `concern_at`: how surely both must speak of one matter before the new one supersedes the old one unasked;
-    `concern_among_at` the same where there are several neighbours, most of which are bystanders, and the new one does
-    not say that it tells a new thing of a kind that the old one names.
+    `contest_at` holds for a new one that finds one neighbour alone, `contest_among_at` where there are several.
+    `concern_at`: how surely both must speak of one matter before the new one supersedes the old one unasked, where
+    there are several neighbours and the new one says that it tells a new thing of a kind that the old one names;
+    `concern_among_at` the same where it does not say so; `concern_alone_at` where there is one neighbour alone.
     """
 
-    supersede_at: float = 0.85
-    contest_at: float = 0.25
+    supersede_at: float = 0.86
+    contest_at: float = 0.35
+    contest_among_at: float = 0.25
     concern_at: float = 0.85
     concern_among_at: float = 0.97
+    concern_alone_at: float = 0.98
     duplicate_at: float = 0.4
     refine_at: float = 0.4
     suppressed_at: float = 0.5
@@ -47,11 +50,13 @@ class Judged(msgspec.Struct, frozen=True):
     ruling: Ruling | None = None
 
 
-def verdict(odds: Odds, supersession: float, settings: ReconcileSettings) -> Relation | Literal["contest"]:
+def verdict(
+    odds: Odds, supersession: float, settings: ReconcileSettings, *, alone: bool = True
+) -> Relation | Literal["contest"]:
     """What the thresholds make of one pair's probabilities, `supersession` standing in for that of superseding."""
     if supersession >= settings.supersede_at:
         return "supersede"
-    if supersession >= settings.contest_at:
+    if supersession >= (settings.contest_at if alone else settings.contest_among_at):
         return "contest"
     floors: Odds = {"supersede": 2.0, "duplicate": settings.duplicate_at, "refine": settings.refine_at}
     best: Relation = "unrelated"
@@ -70,14 +75,15 @@ def judge_pair(new: Memory, old: Memory, pair: PairDecision, settings: Reconcile
     if new.key is not None and old.key is not None and new.key != old.key:
         probability, why = 0.0, "why_keys"
     # Where it is not clear that the two speak of one matter, asking is all that is safe.
-    explicit = alone or not {"renews", "record"}.isdisjoint(pair.evidence.get("guards", ()))
-    if pair.concern < (settings.concern_at if explicit else settings.concern_among_at):
+    explicit = not {"renews", "record"}.isdisjoint(pair.evidence.get("guards", ()))
+    among = settings.concern_at if explicit else settings.concern_among_at
+    if pair.concern < (settings.concern_alone_at if alone else among):
         probability = min(probability, ceiling)
     if order == "unclear" and probability > ceiling:
         probability, why = ceiling, "why_order"
     if new.kind == old.kind == "preference" and why not in {"why_change", "why_negation"} and probability > ceiling:
         probability, why = ceiling, "why_preference"
-    return Judged(old, pair, order, probability, why, verdict(pair.probabilities, probability, settings))
+    return Judged(old, pair, order, probability, why, verdict(pair.probabilities, probability, settings, alone=alone))
 
 
 def ruled(new: Memory, item: Judged, ruling: Ruling | None) -> Judged:

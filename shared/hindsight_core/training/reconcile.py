@@ -18,7 +18,6 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from hindsight_core.closeness import closeness
 from hindsight_core.evaluation.reconcile import measures
 from hindsight_core.evaluation.report import Line
 from hindsight_core.guards import guarded
@@ -27,6 +26,7 @@ from hindsight_core.pairs import concerned
 from hindsight_core.relations import RELATIONS
 from hindsight_core.slots import read
 from hindsight_core.training.crowd import crowd, gate
+from hindsight_core.training.lone import Lone, features
 from hindsight_core.training.pairs import Corpus, Pair, corpus, load, vectors_of
 from hindsight_core.training.solving import SHAPE, base, left_out, link, solve
 from hindsight_core.verdicts import ReconcileSettings, verdict
@@ -42,7 +42,7 @@ def decide(
         judged = concerned(row, float(share))
         new, old = pair.new.memory("new"), pair.old.memory("old")
         kept, _ = guarded(judged, new, old, read(old.content), read(new.content))
-        sure = share >= settings.concern_at
+        sure = share >= settings.concern_alone_at
         found.append(verdict(kept, kept["supersede"] if sure else min(kept["supersede"], ceiling), settings))
     return found
 
@@ -71,6 +71,15 @@ def report(data: Corpus, decided: list[str]) -> dict[str, dict[str, float]]:
     return figures
 
 
+def trade(data: Corpus, odds: NDArray[np.float64], concerns: NDArray[np.float64]) -> None:
+    """What other thresholds of contesting would give over all writers but our own, a line each."""
+    others = [i for i, pair in enumerate(data.pairs) if not pair.own]
+    for at in (0.25, 0.3, 0.35, 0.4):
+        decided = decide(data, odds, concerns, ReconcileSettings(contest_at=at))
+        found = measures([_line(data.pairs[i], decided[i]) for i in others])
+        _say(f"contest_at {at:.2f} " + " · ".join(f"{m.name} {m.value:.1%}" for m in found))
+
+
 def _line(pair: Pair, decided: str) -> Line:
     return Line(id="", lang=pair.lang, expected=pair.expect, predicted=decided, right=decided == pair.expect)
 
@@ -96,23 +105,23 @@ def main(arguments: list[str] | None = None) -> None:
     scores = left_out(data, common, prior)
     odds = np.zeros_like(scores)
     concerns = np.zeros(len(pairs))
-    everyone = crowd(data)
+    everyone, lone = crowd(data), Lone(data)
     for group in sorted(set(data.groups)):
         test = data.groups == group
         # Our own pairs are all contrasts: they teach the model but say little about how often it is right.
         odds[test] = linked(scores[test], *link(scores[others & ~test], data.labels[others & ~test]))
-        weights, offset = gate(everyone, ~test[everyone.pair])
-        for i in np.flatnonzero(test):
-            cosine = float(data.rows[i, -1])
-            near = closeness(read(pairs[i].old.content), read(pairs[i].new.content), cosine, cosine, 0)
-            concerns[i] = concern(weights, offset, near)
+        weights, offset = lone.gate(~test)
+        for i in np.flatnonzero(test).tolist():
+            concerns[i] = concern(weights, offset, features(data, i, i))
     figures = report(data, decide(data, odds, concerns, ReconcileSettings()))
+    trade(data, odds, concerns)
     if options.vectors:
         np.savez(options.vectors.with_suffix(".odds.npz"), odds=odds, concerns=concerns)
     if options.out is None:
         return
     coefficients, offsets = link(scores[others], data.labels[others])
     weights, offset = gate(everyone, np.ones(len(everyone.pair), dtype=bool))
+    lone_weights, lone_offset = lone.gate(np.ones(len(pairs), dtype=bool))
     card = Card(
         model=identity.model,
         dimension=identity.dimension,
@@ -127,6 +136,8 @@ def main(arguments: list[str] | None = None) -> None:
         offset=tuple(float(x) for x in offsets),
         gate=weights,
         gate_offset=offset,
+        lone=lone_weights,
+        lone_offset=lone_offset,
         pairs=len(pairs),
         figures={name: {key: round(v, 4) for key, v in found.items()} for name, found in figures.items()},
     )

@@ -86,16 +86,16 @@ def solve(
 
 
 def link(
-    scores: NDArray[np.float64], labels: NDArray[np.int64], classes: int = len(RELATIONS)
+    scores: NDArray[np.float64], labels: NDArray[np.int64], classes: int = len(RELATIONS), shrink: float = SHRINK
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Multinomial logistic regression from scores to classes (Newton): (d, classes) coefficients, (classes,) offsets.
 
-    Minimises the negative log-likelihood plus half of `SHRINK` times the sum of squared coefficients.
+    Minimises the negative log-likelihood plus half of `shrink` times the sum of squared coefficients.
     """
     inputs = np.hstack([scores, np.ones((len(scores), 1))])
     n, d, k = len(inputs), inputs.shape[1], classes
     theta = np.zeros((d, k))
-    penalty = np.full((d, k), SHRINK)
+    penalty = np.full((d, k), shrink)
     penalty[-1] = 1e-3
     for _ in range(50):
         odds = linked(inputs, theta, np.zeros(k))

@@ -1,0 +1,107 @@
+"""Rules about pairs that hold whatever a model thinks."""
+
+from __future__ import annotations
+
+import pytest
+
+from hindsight_core.guards import guarded
+from hindsight_core.labels import labels_differ
+from hindsight_core.relations import RELATIONS, Odds, Relation
+from hindsight_core.slots import facets_of, read, value_conflict
+from samples import memory
+
+
+def after(old: str, new: str, likeliest: Relation, **fields: object) -> tuple[Odds, list[str]]:
+    """What becomes of a model's word for `likeliest`."""
+    odds: Odds = {name: 0.9 if name == likeliest else 0.02 for name in RELATIONS}
+    a, b = memory("a", old, **fields), memory("b", new, **fields)
+    return guarded(odds, b, a, read(old), read(new))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("We rent a flat in York", "We bought a house in York"),
+        ("我们在厦门租房", "我们在厦门买房了"),
+        ("My car is blue.", "My car is grey."),
+        ("Wants updates by email.", "Wants updates by phone."),
+        ("She goes by Bob.", "Robert, not Bob"),
+        ("叫我小波", "别叫小波"),
+        ("I run 5 km every morning", "I run 10k every morning"),
+    ],
+)
+def test_another_value_is_no_duplicate(old: str, new: str):
+    odds, spoke = after(old, new, "duplicate")
+    assert odds["duplicate"] == 0
+    assert "differs" in spoke
+    assert sum(odds.values()) == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("We rent a flat in York", "In York we are tenants"),
+        ("He is afraid of dogs", "Dogs scare him, he is not joking"),
+        ("No onions, no garlic", "Leave off the garlic, please, no onions"),
+        ("We have had this for three days", "We have had this for 72 hours"),
+    ],
+)
+def test_the_same_in_other_words_may_be_one(old: str, new: str):
+    assert after(old, new, "duplicate")[0]["duplicate"] == pytest.approx(0.9, abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("Forklift 3 lifts two metres.", "Forklift 1 lifts four metres now."),
+        ("Team Red uses Jira.", "Team Blue dropped Jira for Linear"),
+        ("红队用 Jira", "蓝队改用 Linear 了"),
+        ("三号楼的水电班长姓农", "五号楼的水电班长换成姓粟的了"),
+    ],
+)
+def test_what_is_said_of_one_leaves_the_other_alone(old: str, new: str):
+    odds, spoke = after(old, new, "supersede")
+    assert "label" in spoke
+    assert odds["supersede"] < 0.25 < odds["unrelated"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("Forklift 3 lifts two metres.", "Forklift 3 lifts four metres now."),
+        ("Desk on level 2", "Desk on level 4"),
+        ("Ines is in year 8", "Ines is in year 9"),
+        ("工位在二楼", "工位在四楼"),
+        ("Forklift 3 lifts two metres.", "四号叉车"),
+    ],
+)
+def test_a_number_that_is_a_value_names_no_other_thing(old: str, new: str):
+    assert not labels_differ(read(old), read(new))
+
+
+def test_records_of_one_list_leave_each_other_alone():
+    odds, spoke = after('{"id": 7, "state": "open"}', '{"id": 8, "state": "shut"}', "supersede", source="tool")
+    assert "record" in spoke
+    assert max(odds, key=lambda name: odds[name]) == "unrelated"
+    assert odds["supersede"] < 0.25
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("three days of warning", "72 hours of warning", False),
+        ("three days of warning", "48 hours of warning", True),
+        ("五月去日本", "5月4号去日本", False),
+        ("五月去日本", "6月4号去日本", True),
+        ("on 4 March", "on 4 March 2025", False),
+        ("above 5k", "above five thousand and 5000", False),
+    ],
+)
+def test_values_that_can_be_one_do_not_conflict(old: str, new: str, expected: bool):
+    assert value_conflict(read(old), read(new)) is expected
+
+
+def test_facets_count_where_both_state_one():
+    assert facets_of(read("The blue car is electric"), read("The grey car is electric")) == (2, 1)
+    assert facets_of(read("The blue car"), read("My electric car")) == (1, 0)
+    assert facets_of(read("The door"), read("The wall")) == (0, 0)
