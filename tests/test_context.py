@@ -91,7 +91,7 @@ def test_no_text_of_a_memory_makes_a_line_of_its_own_in_what_a_tool_says(text: s
         Decision(index=0, text=text, decision="supersede", memory_id="m", reason=text, superseded=("o",)),
         Decision(index=0, text=text, decision="contest", memory_id="m", reason=text, contests=(old,)),
     ]
-    lengths = [len(writing._words(decision).splitlines()) for decision in decisions]
+    lengths = [len(writing.words(decision).splitlines()) for decision in decisions]
     assert lengths == [1, 1, 1, 5]
     gone = forgetting.Gone(id="a", excerpt=text, status="archived")
     done = forgetting.Forgotten(dry_run=False, count=1, run_id="r", affected=[gone])
