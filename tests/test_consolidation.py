@@ -178,6 +178,20 @@ async def test_erasing_the_words_takes_them_along_and_the_rest_speaks_for_itself
     ]
 
 
+async def test_retracting_the_words_retracts_what_says_them_once(store, put, sweeping, here):
+    await put(*episodes("a", ENGLISH))
+    await sweeping.sweep(CONSOLIDATE, here)
+    (made,) = await semantic(store)
+    words = await saying(store, made)
+    request = ForgetRequest(ids=tuple(words), mode="retract")
+    dry = await sweeping.forget(replace(request, dry_run=True), here)
+    real = await sweeping.forget(request, here)
+    assert real.affected == dry.affected
+    assert [(one.id, one.after) for one in real.affected] == [(name, "retracted") for name in (*words, made.id)]
+    await sweeping.undo(real.run_id, UndoRequest(), here)
+    assert [(one.status, one.derived_from) for one in await semantic(store)] == [("active", made.derived_from)]
+
+
 async def test_it_is_withdrawn_when_too_little_of_its_evidence_is_left(store, put, sweeping, here):
     await put(*episodes("a", ENGLISH))
     await sweeping.sweep(CONSOLIDATE, here)

@@ -45,9 +45,10 @@ def fate(memory: Memory, standing: Sequence[Memory], lost: Collection[str], how:
         if memory.status == "suppressed":
             return None
         return Verdict(action="suppressed", reason="What it was derived from was suppressed.")
-    if how == "retracted" and not quoted and memory.status in {"active", "pending"}:
-        return Verdict(action="retracted", reason="What it was derived from was retracted.")
     left = tuple(origin for origin in memory.derived_from if origin not in lost)
+    if how == "retracted" and not quoted and memory.status in {"active", "pending"}:
+        reason = "What it was derived from was retracted."
+        return Verdict(action="retracted", reason=reason, fields={"derived_from": left})
     if left == memory.derived_from:
         return None
     if enough(standing) or len(standing) < len(left) or memory.pinned or memory.status not in {"active", "pending"}:
