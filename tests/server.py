@@ -44,7 +44,7 @@ class Server:
         self.said: list[str] = []
         assert process.stdout is not None
         # Reading blocks until the next line, and ends when the process does.
-        for line in process.stdout:
+        while line := process.stdout.readline():
             self.said.append(line)
             if found := _LISTENS.search(line):
                 self.url = found[1]
@@ -54,8 +54,10 @@ class Server:
     def stop(self, how: signal.Signals = signal.SIGTERM) -> tuple[int, str]:
         """Its exit code, and what it said at last."""
         self.process.send_signal(how)
-        out, _ = self.process.communicate(timeout=STARTUP_SECONDS)
-        return self.process.returncode, "".join(self.said) + out
+        assert self.process.stdout is not None
+        # Not by `communicate`, which passes over the lines that were read ahead with the first ones.
+        out = self.process.stdout.read()
+        return self.process.wait(timeout=STARTUP_SECONDS), "".join(self.said) + out
 
 
 @contextmanager
