@@ -14,7 +14,10 @@ _DAY_FOLLOWS = (
     r"(?=\s+(?:tonight|tonite|this\s+(?:morning|afternoon|evening)|(?:tomorrow|yesterday)"
     r"(?:\s+(?:morning|afternoon|evening|night))?|in\s+the\s+(?:morning|afternoon|evening))(?!\w))"
 )
-_AT = r"(?:(?<=at )|(?<=@ )|(?<=at about )|(?<=at around ))"
+# What makes a bare number an hour: "at four", "last night around eleven".
+_DAYS = ("night", "yesterday", "today", "tomorrow")
+_BEFORE_HOURS = ("at ", "@ ", *(f"{day} {about} " for day in ("at", *_DAYS) for about in ("around", "about")))
+_AT = "(?:" + "|".join(f"(?<={words})" for words in _BEFORE_HOURS) + ")"
 _NOON = 12
 
 

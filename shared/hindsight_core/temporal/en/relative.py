@@ -118,7 +118,7 @@ def _parts_of_units(v: Vocabulary) -> list[Rule]:
         Rule(r"eom|month[\s-]end", lambda _: Slots(unit="month", steps=0, third=2)),
         Rule(r"eoy|year[\s-]end", lambda _: Slots(unit="year", steps=0, third=2)),
         Rule(
-            rf"(?P<n>{v.ordinal}|last|final)\s+(?:(?P<u>day|week|weekend|month)|(?P<w>{v.weekday}))\s+(?:of|in)"
+            rf"(?:the\s+)?(?P<n>{v.ordinal}|last|final)\s+(?:(?P<u>day|week|weekend|month)|(?P<w>{v.weekday}))\s+(?:of|in)"
             rf"(?:\s+(?:the|this)\s+(?P<v>{SPAN}))?(?!\w)",
             nth,
         ),
