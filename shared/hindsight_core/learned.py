@@ -2,8 +2,9 @@
 
 A text's scores are `Σ_i exp(−γ·|x − x_i|²)·a_i + Σ_g tfidf(g)·w_g` over the training texts i and the words and word
 pairs g: x joins the vector, projected on its main axes, with role, cues and form. Probabilities are a softmax of a
-linear map of the scores, fitted on writers that were left out (Saunders, Gammerman and Vovk, 1998; Platt, 1999). A
-second set of coefficients does without the vector, for embedders other than the one that the weights were made with.
+linear map of the scores, fitted on writers that were left out (Saunders, Gammerman and Vovk, 1998; Platt, 1999); which
+kind a text has is learned from the texts that have one. A second set of coefficients does without the vector, for
+embedders other than the one that the weights were made with.
 """
 
 from __future__ import annotations
@@ -41,8 +42,9 @@ class Card(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """What the weights were made for, from what, and how they did on writers left out of the training.
 
     `model` is the full identity of the embedder; `thresholds` say, by who speaks, from which probability on the first
-    question (keep, search) is answered with yes; `cues`, `form_centre` and `form_scale` how wording becomes numbers.
-    What begins with `plain_` is for texts without a vector.
+    question (keep, search) is answered with yes; `apart`, where there is one, tells the other classes from each other;
+    `cues`, `form_centre` and `form_scale` how wording becomes numbers. What begins with `plain_` is for texts without a
+    vector.
     """
 
     model: str
@@ -53,6 +55,8 @@ class Card(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     gamma: float
     link: Link
     plain_link: Link
+    apart: Link | None = None
+    plain_apart: Link | None = None
     thresholds: dict[str, float]
     plain_thresholds: dict[str, float]
     items: int
@@ -121,7 +125,7 @@ class Learned:
         told = weights[:, None] * self._primal[which][found]
         scores = scores + told.sum(axis=0)
         link = self.card.link if by_meaning else self.card.plain_link
-        odds = linked(scores[None, : len(self.card.classes)], link)[0]
+        odds = likely(scores[None], link, self.card.apart if by_meaning else self.card.plain_apart)[0]
         probabilities = dict(zip(self.card.classes, odds.tolist(), strict=True))
         known = [gram for gram in wording.grams if gram in self._index]
         # What speaks for the first class speaks against all others.
@@ -151,6 +155,17 @@ def tfidf(grams: Mapping[str, int], index: Mapping[str, int], idf: Floats) -> tu
     weights = np.array([f for _, f in known], dtype=np.float32) * idf[found]
     length = float(np.sqrt(weights @ weights))
     return found, weights / length if length else weights
+
+
+def likely(scores: NDArray[np.floating], link: Link, apart: Link | None) -> NDArray[np.float64]:
+    """Probabilities of the classes, row by row.
+
+    With `apart`, the share of all classes after the first is divided among them by scores of their own, the last ones.
+    """
+    odds = linked(scores[:, : len(link.offset)], link)
+    if apart is not None:
+        odds[:, 1:] = (1.0 - odds[:, :1]) * linked(scores[:, -len(apart.offset) :], apart)
+    return odds
 
 
 def linked(scores: NDArray[np.floating], link: Link) -> NDArray[np.float64]:

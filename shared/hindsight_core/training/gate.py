@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hindsight_core.learned import Card, Floats
+from hindsight_core.spans import statement
 from hindsight_core.training.command import command, labelled
 from hindsight_core.training.texts import Texts, blank, evaluate, fit, write
 from hindsight_core.wording import read
@@ -45,10 +46,12 @@ class Item(msgspec.Struct, frozen=True):
 
 
 def load(data: Sequence[Path], own: Sequence[Path]) -> list[Item]:
-    """All items of these folders; a text that comes twice counts once."""
+    """All items of these folders, without what only leads over to a user's text; one that comes twice counts once."""
     found: dict[tuple[str, str], Item] = {}
     for writer, line in labelled("gate", data, own):
         item = msgspec.structs.replace(msgspec.json.decode(line, type=Item), writer=writer)
+        if item.role == "user":
+            item = msgspec.structs.replace(item, text=statement(item.text))
         found.setdefault((item.role, item.text), item)
     return list(found.values())
 
@@ -67,6 +70,7 @@ def corpus(items: list[Item], vectors: Floats) -> Texts:
         classes=classes,
         writers=np.array([item.writer for item in items]),
         languages=np.array([item.lang for item in items]),
+        apart=True,
     )
 
 

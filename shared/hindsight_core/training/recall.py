@@ -23,7 +23,7 @@ from hindsight_core.training.texts import Texts, blank, evaluate, fit, write
 
 CLASSES = ("no", "yes")
 RIDGE = 0.2
-OWN_RIDGE = 0.8
+OWN_RIDGE = 0.4
 GAMMA = 1.2
 
 

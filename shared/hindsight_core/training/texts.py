@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from hindsight_core.learned import STEPS, Card, Floats, Link, dense, linked, tfidf
+from hindsight_core.learned import STEPS, Card, Floats, Link, dense, likely, tfidf
 from hindsight_core.wording import ROLES, Wording
 
 RARE = 2
@@ -28,7 +28,10 @@ Measure: TypeAlias = Callable[[Labels, Odds, Odds], dict[str, float]]
 
 
 class Texts(msgspec.Struct, frozen=True, eq=False):
-    """Texts as the model sees them: vectors (n, dimension), targets (n, k) in [-1, 1], classes and writers (n,)."""
+    """Texts as the model sees them: vectors (n, dimension), targets (n, k) in [-1, 1], classes and writers (n,).
+
+    `apart`: the classes after the first are told apart by what was learned from texts of these classes alone.
+    """
 
     wordings: list[Wording]
     vectors: Floats
@@ -36,6 +39,7 @@ class Texts(msgspec.Struct, frozen=True, eq=False):
     classes: NDArray[np.int64]
     writers: NDArray[np.str_]
     languages: NDArray[np.str_]
+    apart: bool = False
 
 
 class Grams(msgspec.Struct, frozen=True, eq=False):
@@ -162,18 +166,42 @@ def blocks(texts: Texts, card: Card) -> Floats:
 def left_out(
     texts: Texts, card: Card, ridge: NDArray[np.float64], folds: Sequence[str], *, plain: bool = False
 ) -> NDArray[np.float64]:
-    """Scores (n, k) of each fold's texts by a model that never saw that writer; NaN for writers in no fold."""
+    """Scores of each fold's texts by a model that never saw that writer, as `coefficients` orders them.
+
+    NaN for writers in no fold.
+    """
     rows = blocks(texts, card)
     x = rows if plain else np.hstack([texts.vectors @ axes(texts.vectors), rows]).astype(np.float32)
     near = gaussian(x, x, card.gamma)
-    scores = np.full(texts.targets.shape, np.nan)
+    scores: NDArray[np.float64] | None = None
     for fold in folds:
         out = texts.writers == fold
-        kept = ~out
-        kernel = near + grams(texts.wordings, kept).kernel()
-        alpha = solve(kernel[np.ix_(kept, kept)], texts.targets[kept], ridge[kept])
-        scores[out] = kernel[np.ix_(out, kept)] @ alpha
+        kernel = near + grams(texts.wordings, ~out).kernel()
+        found = kernel[out] @ coefficients(texts, kernel, ridge, ~out)
+        if scores is None:
+            scores = np.full((len(texts.wordings), found.shape[1]), np.nan)
+        scores[out] = found
+    assert scores is not None
     return scores
+
+
+def coefficients(
+    texts: Texts, kernel: Floats, ridge: NDArray[np.float64], among: NDArray[np.bool_]
+) -> NDArray[np.float64]:
+    """What each text weighs, (n, k); 0 for texts that are not `among` those to learn from.
+
+    Where classes are told apart among themselves, there is a column more for each class after the first.
+    """
+    dual = np.zeros(texts.targets.shape)
+    dual[among] = solve(kernel[np.ix_(among, among)], texts.targets[among], ridge[among])
+    if not texts.apart:
+        return dual
+    others = among & (texts.classes > 0)
+    count = int(texts.classes.max())
+    which = np.zeros((len(dual), count))
+    wanted = 2.0 * np.eye(count)[texts.classes[others] - 1] - 1.0
+    which[others] = solve(kernel[np.ix_(others, others)], wanted, ridge[others])
+    return np.hstack([dual, which])
 
 
 def fit(texts: Texts, card: Card, ridge: NDArray[np.float64]) -> dict[str, NDArray[np.generic]]:
@@ -187,9 +215,9 @@ def fit(texts: Texts, card: Card, ridge: NDArray[np.float64]) -> dict[str, NDArr
     x = np.asarray(packed, dtype=np.float32) * step
     found = grams(texts.wordings, everything)
     told = found.kernel()
-    dual = solve(gaussian(x, x, card.gamma) + told, texts.targets, ridge)
+    dual = coefficients(texts, gaussian(x, x, card.gamma) + told, ridge, everything)
     tail = x[:, projection.shape[1] :]
-    plain_dual = solve(gaussian(tail, tail, card.gamma) + told, texts.targets, ridge)
+    plain_dual = coefficients(texts, gaussian(tail, tail, card.gamma) + told, ridge, everything)
     return {
         "projection": projection.astype(np.float16),
         "support": packed,
@@ -216,22 +244,22 @@ def evaluate(
     roles = np.array([wording.role for wording in texts.wordings])
     figures: dict[str, dict[str, float | str]] = {}
     for plain in (False, True):
-        scores = left_out(texts, card, ridge, folds, plain=plain)[:, :k]
-        odds = np.full(scores.shape, np.nan)
-        for fold in folds:  # the link, too, comes from other writers
+        scores = left_out(texts, card, ridge, folds, plain=plain)
+        odds = np.full((len(scores), k), np.nan)
+        for fold in folds:  # the links, too, come from other writers
             chosen, others = texts.writers == fold, strangers & (texts.writers != fold)
-            odds[chosen] = linked(scores[chosen], link(scores[others], texts.classes[others], k))
+            odds[chosen] = likely(scores[chosen], *_links(texts, scores, others, k))
         thresholds = {
             role: best(texts.classes[said], odds[said], measure, main)
             for role in ROLES
             if (said := strangers & (roles == role)).any()
         }
         needed = np.array([thresholds.get(role, 0.5) for role in roles.tolist()])
-        final = link(scores[strangers], texts.classes[strangers], k)
+        final, apart = _links(texts, scores, strangers, k)
         if plain:
-            card = msgspec.structs.replace(card, plain_link=final, plain_thresholds=thresholds)
+            card = msgspec.structs.replace(card, plain_link=final, plain_apart=apart, plain_thresholds=thresholds)
         else:
-            card = msgspec.structs.replace(card, link=final, thresholds=thresholds)
+            card = msgspec.structs.replace(card, link=final, apart=apart, thresholds=thresholds)
         label = "wording alone" if plain else "meaning and wording"
         for lang in ("en", "zh", "both"):
             spoken = np.isin(texts.languages, ["en", "zh"] if lang == "both" else [lang])
@@ -242,6 +270,14 @@ def evaluate(
                         texts.classes[chosen], odds[chosen], needed[chosen], measure
                     )
     return msgspec.structs.replace(card, figures=figures)
+
+
+def _links(texts: Texts, scores: NDArray[np.float64], among: NDArray[np.bool_], k: int) -> tuple[Link, Link | None]:
+    first = link(scores[among, :k], texts.classes[among], k)
+    if not texts.apart:
+        return first, None
+    others = among & (texts.classes > 0)
+    return first, link(scores[others, -(k - 1) :], texts.classes[others] - 1, k - 1)
 
 
 def best(truth: Labels, odds: Odds, measure: Measure, main: str) -> float:
