@@ -22,6 +22,7 @@ from hindsight_core.commands import forget_request
         ("what I said about Tomas, please erase it", "what I said about Tomas"),
         ("I got the job back. Don't mention the sacking any more, ok?", "the sacking"),
         ("Pretend I never told you about the loan", "the loan"),
+        ("And the reason for the lock, forget it, don't ever say it out loud", "the reason for the lock"),
         ("把我的旧手机号忘掉", "我的旧手机号"),
         ("上个月住院的事，以后别再提了", "上个月住院"),
         ("请忘记我前男友的名字。", "我前男友的名字"),

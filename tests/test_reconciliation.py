@@ -137,6 +137,20 @@ def test_the_same_words_are_a_duplicate(reader: Reader, judge: str, before: str,
 @pytest.mark.parametrize(
     ("before", "after"),
     [
+        ("门口的灯晚上别关", "院子的灯晚上十点关"),
+        ("The gate is locked at night", "The shed is locked at 9 at night"),
+    ],
+)
+def test_a_text_that_may_say_the_same_but_states_a_time_of_its_own_is_not_lost(
+    reader: Reader, before: str, after: str
+) -> None:
+    eager = ReconcileSettings(duplicate_at=0.0, contest_at=0.8)
+    assert settle(reader, "model", new(after), old(before), settings=eager).decision != "duplicate"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
         ("Order 10023 was paid.", "Order 10024 was paid."),
         ("订单 8801231 已付款", "订单 8801213 已付款"),
         ("The review is on 3 May.", "The review is on 13 May."),

@@ -25,6 +25,10 @@ __all__ = ["Contender", "Outcome", "PairDecision", "ReconcileSettings", "decide_
 
 _QUOTE = 60
 _CONCERNED = 0.5
+# From which probability of saying the same on a text with a further value says no more than the old one.
+_SURELY_SAME = 0.75
+# Of several memories that a new one may have replaced, those are contested that are about as likely as the first.
+_AS_LIKELY = 0.1
 
 
 class Contender(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,7 +96,7 @@ def reconcile(
                 reason=wording(language).say["suppressed"],
                 evidence={"suppressed": item.old.id},
             )
-    open_ = [item for item in judged if item.old.status in {"active", "pending"}]
+    open_ = [_whole(new, item) for item in judged if item.old.status in {"active", "pending"}]
     slot = [item for item in open_ if new.key is not None and item.old.key == new.key]
     if slot:
         return _same_slot(new, slot, language)
@@ -147,6 +151,19 @@ def _same_value(new: Memory, item: Judged) -> bool:
 
 def _same_text(new: Memory, old: Memory) -> bool:
     return same_text(read(old.content), read(new.content))
+
+
+def _whole(new: Memory, item: Judged) -> Judged:
+    """No duplicate that states a number, time, date or code of its own, unless both surely mean the same.
+
+    It would be lost.
+    """
+    if item.verdict != "duplicate" or item.pair.probabilities["duplicate"] >= _SURELY_SAME:
+        return item
+    said = {(value.kind, value.norm) for value in read(item.old.content).values}
+    if all((value.kind, value.norm) in said for value in read(new.content).values):
+        return item
+    return msgspec.structs.replace(item, verdict="coexist")
 
 
 def _corroborates(new: Memory) -> bool:
@@ -234,9 +251,11 @@ def _weigh(new: Memory, items: list[Judged], settings: ReconcileSettings, langua
     kept, spilled = replaced[: settings.max_superseded], replaced[settings.max_superseded :]
     fuller = [i for i in items if i.order != "older" and i.verdict == "refine"]
     doubtful = [i for i in items if i.order != "older" and i.verdict == "contest"]
+    likeliest = doubtful[0].probability if doubtful else 0.0
+    doubtful = [i for i in doubtful if i.probability >= likeliest - _AS_LIKELY][: settings.max_contested]
     contests = (
         *(scribe.contender(item, new, "why_capped") for item in spilled),
-        *(scribe.contender(item, new, item.why) for item in doubtful[: settings.max_contested]),
+        *(scribe.contender(item, new, item.why) for item in doubtful),
     )
     if kept and twin is not None:
         targets = kept if twin in kept else [*kept, twin]
@@ -246,7 +265,7 @@ def _weigh(new: Memory, items: list[Judged], settings: ReconcileSettings, langua
     if fuller:
         return scribe.outcome("refine", fuller[:1], "refine", contests=contests)
     if contests:
-        return scribe.outcome("contest", doubtful[: settings.max_contested], "contest", contests=contests)
+        return scribe.outcome("contest", doubtful, "contest", contests=contests)
     return scribe.beside(items)
 
 

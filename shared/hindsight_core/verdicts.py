@@ -32,7 +32,7 @@ class ReconcileSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     refine_at: float = 0.4
     suppressed_at: float = 0.5
     max_superseded: int = 5
-    max_contested: int = 1
+    max_contested: int = 2
 
 
 DEFAULTS = ReconcileSettings()
