@@ -39,6 +39,15 @@ def test_another_value_is_no_duplicate(old: str, new: str):
 
 @pytest.mark.parametrize(
     ("old", "new"),
+    [("We rent a flat in York", "We bought a house in York"), ("我们在厦门租房", "我们在厦门全款买房")],
+)
+def test_another_value_of_what_a_thing_has_one_of_is_asked_about(old: str, new: str):
+    assert 0.5 < after(old, new, "duplicate")[0]["supersede"] < 0.85
+    assert after(old, new, "duplicate", confidence=0.4)[0]["supersede"] < 0.85
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
     [
         ("We rent a flat in York", "In York we are tenants"),
         ("He is afraid of dogs", "Dogs scare him, he is not joking"),

@@ -14,6 +14,7 @@ GAP = 0.3
 _LITTLE = 4
 _EXPLICIT = 0.92
 _ELSEWHERE = 0.8
+_ASKED = 0.6
 _BY_RECORD: dict[Succession, Relation] = {"replaces": "supersede", "adds": "coexist", "other": "unrelated"}
 
 
@@ -58,7 +59,11 @@ def guarded(odds: Odds, new: Memory, old: Memory, a: Reading, b: Reading) -> tup
         kept["duplicate"] += 0.97
     elif _differs(a, b) or _rejects(a, b):
         spoke.append("differs")
+        before, twin = kept["supersede"], kept["duplicate"]
         kept = _spread(_spread(kept, "duplicate"), "refine") if _swaps(a, b) else _spread(kept, "duplicate")
+        if facets_of(a, b)[1] and not subject_differs(a, b) and "weak" not in spoke:
+            # Taken for the same, but for what a thing has one of: perhaps another value of it. That is to be asked.
+            kept = _set(kept, "supersede", max(before, min(before + twin, _ASKED)))
     elif _denies(a, b):
         spoke.append("denies")
         to: Relation = "pending" if "weak" in spoke else "supersede"
@@ -71,11 +76,7 @@ def guarded(odds: Odds, new: Memory, old: Memory, a: Reading, b: Reading) -> tup
         kept["unrelated"] += moved
     elif "weak" not in spoke and "repeats" not in spoke and _renews(a, b):
         spoke.append("renews")
-        if kept["supersede"] < _EXPLICIT:
-            rest = (1.0 - _EXPLICIT) / max(1.0 - kept["supersede"], 1e-6)
-            for name in RELATIONS:
-                kept[name] *= rest
-            kept["supersede"] = _EXPLICIT
+        kept = _set(kept, "supersede", max(kept["supersede"], _EXPLICIT))
     return kept, spoke
 
 
@@ -86,6 +87,12 @@ def _spread(odds: Odds, name: Relation) -> Odds:
         others: list[Relation] = ["supersede", "coexist", "unrelated"]
         return {each: (1 / 3 if each in others else 0.0) for each in RELATIONS}
     return {each: (0.0 if each == name else p / rest) for each, p in odds.items()}
+
+
+def _set(odds: Odds, name: Relation, to: float) -> Odds:
+    """With this probability of `name`; what the others lose or gain, they do in proportion."""
+    rest = (1.0 - to) / max(1.0 - odds[name], 1e-6)
+    return {each: to if each == name else p * rest for each, p in odds.items()}
 
 
 def _repeats(a: Reading, b: Reading) -> bool:
