@@ -176,4 +176,5 @@ async def test_a_write_whose_order_could_not_be_obeyed_is_not_said_to_have_chang
     store.commits = 99
     listed = await service.list_memories(ListRequest(now=NOW), caller)
     assert any("Lyon" in memory.content for memory in listed.memories)
-    await service.aclose()
+    await service.flush()
+    await store.aclose()  # and not the service, whose embedder all tests share

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 import pytest
 
+from hindsight_core.answers import tells_when
 from hindsight_core.errors import Conflict, InvalidInput, NotFound
 from hindsight_core.ledger import open_ledger
 from hindsight_core.models import Contest
@@ -133,7 +134,9 @@ async def test_undo_leaves_what_changed_since(service, caller):
 async def test_an_erased_memory_is_gone_everywhere_and_cannot_be_undone(service, caller):
     memory = await keep(service, caller, "The zanzibar lamp is on")
     await found(service, caller, "zanzibar")
+    tells_when(memory.content)
     run = await service.forget(ForgetRequest(ids=(memory.id,), mode="erase"), caller)
+    assert tells_when.cache_info().currsize == 0  # type: ignore[attr-defined]
     with pytest.raises(NotFound):
         await service.get(memory.id, Request(), caller)
     history = await service.history(memory.id, Request(), caller)

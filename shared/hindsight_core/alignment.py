@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from difflib import SequenceMatcher
-from functools import lru_cache
 
 import msgspec
 
+from hindsight_core.readings import kept
 from hindsight_core.slots import Reading
 
 PIECE = re.compile(r"[\u3400-\u4dbf\u4e00-\u9fff]|[^\W_]+(?:['.:/-][^\W_]+)*")
@@ -18,7 +18,7 @@ _EMPTY = frozenset("的了我用户是们家") | frozenset(
 _LONGEST = 60
 
 
-@lru_cache(maxsize=4096)
+@kept(4096)
 def pieces(text: str) -> tuple[str, ...]:
     """Words and single Han characters in order, without those that carry nothing."""
     return tuple(piece for piece in PIECE.findall(text) if piece not in _EMPTY)
@@ -38,7 +38,7 @@ class Alignment(msgspec.Struct, frozen=True):
     left_new: tuple[str, ...]
 
 
-@lru_cache(maxsize=4096)
+@kept(4096)
 def align(before: str, after: str) -> Alignment:
     """Align two `normalised` texts (Ratcliff and Obershelp, 1988), the first sixty pieces of each."""
     old, new = pieces(before)[:_LONGEST], pieces(after)[:_LONGEST]

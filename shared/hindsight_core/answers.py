@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 from hindsight_core.cues import Language, language_of, lower_case
 from hindsight_core.models import Source
+from hindsight_core.readings import kept
 
 _PARTS: dict[str, Source] = {"user": "user", "assistant": "agent"}
 
@@ -15,7 +14,7 @@ def asks_when(text: str) -> bool:
     return _holds("when", text)
 
 
-@lru_cache(maxsize=4096)
+@kept(4096)
 def tells_when(text: str) -> bool:
     """Whether a memory has a word of time in it."""
     return _holds("timed", text)
@@ -26,13 +25,13 @@ def asks_how_many(text: str) -> bool:
     return _holds("amount", text)
 
 
-@lru_cache(maxsize=4096)
+@kept(4096)
 def tells_a_number(text: str) -> bool:
     """Whether a memory has a number in it, in digits or words."""
     return _holds("counted", text)
 
 
-@lru_cache(maxsize=4096)
+@kept(4096)
 def speaks_of_self(text: str) -> bool:
     """Whether a text speaks of who says it: I, my, we, 我."""
     return _holds("self", text)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from functools import cache, lru_cache
+from functools import cache
 
+from hindsight_core.readings import kept
 from hindsight_core.slots import Language, Reading, wording
 
 _HEAD = {"en": 24, "zh": 8}
@@ -22,7 +23,7 @@ def _pattern(language: Language) -> re.Pattern[str]:
     return re.compile(rf"({_SIGN}|{words})((?:号)?(?:{things}))")
 
 
-@lru_cache(maxsize=4096)
+@kept(4096)
 def _labels(language: Language, text: str) -> dict[str, frozenset[str]]:
     found: dict[str, set[str]] = {}
     unlabelled = wording(language).unlabelled

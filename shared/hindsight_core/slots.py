@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterable
-from functools import cache, lru_cache
+from functools import cache
 from importlib import resources
 from typing import Literal, TypeAlias
 
 import msgspec
 
 from hindsight_core.lexical import stop_words, tokens
+from hindsight_core.readings import kept
 from hindsight_core.values import Value, normalised, read_values, same_value
 
 Language: TypeAlias = Literal["zh", "en"]
@@ -145,7 +146,7 @@ def _between_digits(match: re.Match[str], text: str) -> bool:
     return after.isdigit() and (before.isdigit() or match.group().endswith("-"))
 
 
-@lru_cache(maxsize=4096)
+@kept(4096)
 def read(text: str) -> Reading:
     """Read one statement; never raises."""
     language = language_of(text)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from typing import Literal, TypeAlias
 
 import msgspec
+
+from hindsight_core.readings import kept
 
 Succession: TypeAlias = Literal["replaces", "adds", "other"]
 _FIELD = re.compile(r"([^\W\d][\w.-]*)=([^\s,;，；]+)")
@@ -49,7 +50,7 @@ def _names_it(name: str) -> bool:
     return bool(_NAMES_IT.search(_INNER_CAPITAL.sub("_", name)))
 
 
-@lru_cache(maxsize=1024)
+@kept(1024)
 def _record(text: str) -> _Record:
     if text.startswith("{"):
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from hindsight_core import readings
 from hindsight_core.cache.vectors import VectorCache
 from hindsight_core.models import AuditEvent, Memory
 from hindsight_core.stores import MemoryStore, Record
@@ -49,7 +50,8 @@ class Traces:
             self._identities.add(memory.embedding_model)
 
     async def remove(self) -> None:
-        """Remove what is cached of them, once they are erased."""
+        """Remove what is cached of them, once they are erased: here, and where processes share it."""
+        readings.forget()
         if not await self._vectors.erase(self._identities, self._texts):
             self.left = (
                 "The cache does not answer, so vectors of erased texts may stay in it"
