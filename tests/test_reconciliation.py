@@ -137,6 +137,21 @@ def test_the_same_words_are_a_duplicate(reader: Reader, judge: str, before: str,
 @pytest.mark.parametrize(
     ("before", "after"),
     [
+        ("我们公司在深圳", "我们公司在东莞"),
+        ("我老板姓王", "我老板姓李"),
+        ("我儿子叫小明", "我儿子叫小刚"),
+        ("用户在腾讯工作", "用户在字节工作"),
+        ("The user works at Acme", "The user works at Globex"),
+    ],
+)
+def test_the_same_sentence_with_another_value_is_never_lost(reader: Reader, before: str, after: str) -> None:
+    outcome = settle(reader, "model", new(after), old(before))
+    assert outcome.decision in {"contest", "supersede"}
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
         ("门口的灯晚上别关", "院子的灯晚上十点关"),
         ("The gate is locked at night", "The shed is locked at 9 at night"),
     ],

@@ -53,4 +53,5 @@ def test_a_question_is_read_from_the_users_lines():
     found = read("user: When did I plant the elm?\nassistant: Was it with Ann last Friday?", NOW, frozenset({"ann"}))
     assert found.bare == "When did I plant the elm?"
     assert "ann" not in found.terms
-    assert (found.speakers, found.days, found.when) == ((), (), True)
+    # What a question wants is read of a question alone.
+    assert (found.speakers, found.days, found.when) == ((), (), False)

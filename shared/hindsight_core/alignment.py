@@ -67,3 +67,11 @@ def parts(a: Reading, b: Reading) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The pieces of the old and of the new text that have no counterpart in the other."""
     found = align(a.text, b.text)
     return found.left_old, found.left_new
+
+
+def swaps_one(a: Reading, b: Reading) -> bool:
+    """Whether the new text is the old one with something else in one place, and at least half of both is the same."""
+    found = align(a.text, b.text)
+    sides = ((found.old, found.left_old), (found.new, found.left_new))
+    frame = found.head + found.tail
+    return all(left and frame == len(whole) - len(left) and 2 * frame >= len(whole) for whole, left in sides)

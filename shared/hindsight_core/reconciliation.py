@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from hindsight_core.alignment import swaps_one
 from hindsight_core.guards import is_weak
 from hindsight_core.judging import Ruling
 from hindsight_core.models import DecisionName, Memory
@@ -154,12 +155,14 @@ def _same_text(new: Memory, old: Memory) -> bool:
 
 
 def _whole(new: Memory, item: Judged) -> Judged:
-    """No duplicate that states a number, time, date or code of its own, unless both surely mean the same.
+    """No duplicate that says something of its own, unless both surely mean the same: it would be lost.
 
-    It would be lost.
+    A number, time, date or code stands beside the old one; of two sentences that differ in one place it is asked.
     """
     if item.verdict != "duplicate" or item.pair.probabilities["duplicate"] >= _SURELY_SAME:
         return item
+    if swaps_one(read(item.old.content), read(new.content)):
+        return msgspec.structs.replace(item, verdict="contest")
     said = {(value.kind, value.norm) for value in read(item.old.content).values}
     if all((value.kind, value.norm) in said for value in read(new.content).values):
         return item

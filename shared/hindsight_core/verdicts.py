@@ -16,15 +16,17 @@ from hindsight_core.relations import RELATIONS, Odds, Relation
 class ReconcileSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Probabilities in [0, 1] from which the judge's word is acted on, and how many one write may supersede or contest.
 
-    `contest_at` holds for a new one that finds one neighbour alone, `contest_among_at` where there are several.
+    `contest_at` holds for a new one that finds one neighbour alone, `contest_among_at` where there are several, and
+    `contest_lost_at` where the new one would else be a duplicate: what it says would be lost.
     `concern_at`: how surely both must speak of one matter before the new one supersedes the old one unasked, where
     there are several neighbours and the new one says that it tells a new thing of a kind that the old one names;
     `concern_among_at` the same where it does not say so; `concern_alone_at` where there is one neighbour alone.
     """
 
     supersede_at: float = 0.86
-    contest_at: float = 0.35
+    contest_at: float = 0.32
     contest_among_at: float = 0.25
+    contest_lost_at: float = 0.2
     concern_at: float = 0.85
     concern_among_at: float = 0.97
     concern_alone_at: float = 0.98
@@ -56,14 +58,15 @@ def verdict(
     """What the thresholds make of one pair's probabilities, `supersession` standing in for that of superseding."""
     if supersession >= settings.supersede_at:
         return "supersede"
-    if supersession >= (settings.contest_at if alone else settings.contest_among_at):
-        return "contest"
     floors: Odds = {"supersede": 2.0, "duplicate": settings.duplicate_at, "refine": settings.refine_at}
     best: Relation = "unrelated"
     for name in RELATIONS:
         if odds[name] >= floors.get(name, 0.0) and odds[name] > odds[best]:
             best = name
-    return best
+    doubt = settings.contest_at if alone else settings.contest_among_at
+    if best == "duplicate":
+        doubt = min(doubt, settings.contest_lost_at)
+    return "contest" if supersession >= doubt else best
 
 
 def judge_pair(new: Memory, old: Memory, pair: PairDecision, settings: ReconcileSettings, *, alone: bool) -> Judged:
