@@ -393,6 +393,7 @@ async def test_an_oauth_client_gets_in_with_a_token_as_its_secret(service: Memor
         ({"client_id": "somebody"}, 401, "invalid_client"),
         ({"client_secret": "hst_0000000000_x"}, 401, "invalid_client"),
         ({"client_secret": ""}, 401, "invalid_client"),
+        ({"client_secret": "x" * 9000}, 400, "invalid_request"),
     ],
 )
 async def test_the_token_endpoint_gives_a_token_to_who_has_it_already(
@@ -456,6 +457,8 @@ CALLS: list[tuple[bool, str | None, dict[str, str], bool]] = [
     (False, LOCAL, {"x-forwarded-for": "127.0.0.1"}, True),
     (False, LOCAL, {"x-forwarded-for": "8.8.8.8, 127.0.0.1"}, False),
     (False, LOCAL, {"forwarded": "for=8.8.8.8"}, False),
+    (False, LOCAL, {"forwarded": "127.0.0.1", "x-forwarded-for": "8.8.8.8"}, False),
+    (False, LOCAL, {"x-real-ip": "8.8.8.8"}, False),
     (True, LOCAL, {"host": "localhost", "x-forwarded-for": "8.8.8.8"}, True),
     (False, LOCAL, {"host": "localhost:8100", "origin": "http://localhost:8100"}, True),
     (False, LOCAL, {"host": "[::1]:8100"}, True),
@@ -494,6 +497,13 @@ async def test_hosts_and_origins_are_held_to_the_settings(tokens: Tokens, settin
                 with pytest.raises(Forbidden) as refused:
                     await call
                 assert refused.value.remedy
+
+
+async def test_no_proxy_passes_a_stranger_on_where_there_are_no_tokens(service: MemoryService, settings: Settings):
+    local, stranger = ("X-Forwarded-For", "127.0.0.1"), ("X-Forwarded-For", "8.8.8.8")
+    async with running(gateway.gateway(settings, service)) as http:
+        assert (await http.get("/v1/stats", headers=[local])).status_code == 200
+        assert (await http.get("/v1/stats", headers=[local, stranger])).status_code == 403
 
 
 async def test_with_tokens_any_name_will_do_where_none_is_set(http: httpx.AsyncClient, service: MemoryService):

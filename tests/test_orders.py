@@ -8,9 +8,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from hindsight_core.errors import OutcomeUnknown, StoreUnavailable
+from hindsight_core.errors import NotFound, OutcomeUnknown, StoreUnavailable
 from hindsight_core.requests import (
     ContextRequest,
+    ForgetRequest,
     ListRequest,
     Message,
     Request,
@@ -178,3 +179,33 @@ async def test_a_write_whose_order_could_not_be_obeyed_is_not_said_to_have_chang
     assert any("Lyon" in memory.content for memory in listed.memories)
     await service.flush()
     await store.aclose()  # and not the service, whose embedder all tests share
+
+
+class FailsAfterOne(SqliteStore):
+    """A store that is out of reach for readers once it has taken a change by an eraser."""
+
+    away = False
+
+    async def commit(self, namespace, changes, **options):
+        head = await super().commit(namespace, changes, **options)
+        self.away = bool(changes.erases)
+        return head
+
+    async def scan(self, *arguments, **options):
+        if self.away:
+            raise StoreUnavailable("The store is away.")
+        return await super().scan(*arguments, **options)
+
+
+async def test_an_erasure_after_which_the_store_went_is_not_said_to_have_changed_nothing(
+    tmp_path, embedder, settings, caller
+):
+    store = FailsAfterOne(tmp_path / "hindsight.db")
+    await store.prepare(None)
+    service = MemoryService(store, embedder, settings)
+    (memory_id,) = await keep(service, caller, "The bakery opens at seven.")
+    with pytest.raises(OutcomeUnknown):
+        await service.forget(ForgetRequest(ids=(memory_id,), mode="erase"), caller)
+    with pytest.raises(NotFound):
+        await service.get(memory_id, Request(), caller)
+    await store.aclose()

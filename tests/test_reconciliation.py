@@ -141,12 +141,14 @@ def test_the_same_words_are_a_duplicate(reader: Reader, judge: str, before: str,
         ("我老板姓王", "我老板姓李"),
         ("我儿子叫小明", "我儿子叫小刚"),
         ("用户在腾讯工作", "用户在字节工作"),
+        ("用户在腾讯上班", "用户在阿里巴巴上班"),
+        ("用户对青霉素过敏", "用户对头孢类抗生素过敏"),
         ("The user works at Acme", "The user works at Globex"),
     ],
 )
 def test_the_same_sentence_with_another_value_is_never_lost(reader: Reader, before: str, after: str) -> None:
     outcome = settle(reader, "model", new(after), old(before))
-    assert outcome.decision in {"contest", "supersede"}
+    assert outcome.decision in {"contest", "supersede", "coexist"}
 
 
 @pytest.mark.parametrize(

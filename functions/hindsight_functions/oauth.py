@@ -27,6 +27,7 @@ _SERVER = "/.well-known/oauth-authorization-server"
 _AUTHORIZE, _TOKEN, _REGISTER = "/oauth/authorize", "/oauth/token", "/oauth/register"
 _GRANT = "client_credentials"
 _MCP = "/mcp"
+_LONGEST_FORM = 8192
 _NO_SIGN_IN = (
     "Nobody signs in at this server. Make a token with `hindsight token create NAME` where it runs, and set it in the "
     "client as the header `Authorization: Bearer TOKEN`, or as the secret of the client id NAME."
@@ -94,7 +95,10 @@ def get_authorization_server(request: Request[Any, Any, Any]) -> AuthorizationSe
 @post(_TOKEN, opt=dict(OPEN) | {"reads": "application/x-www-form-urlencoded"})
 async def grant_token(request: Request[Any, Any, Any]) -> Response[AccessToken | Refusal]:
     """The access token for client credentials: the name or id of a token, and the token as its secret."""
-    form = {name: values[0] for name, values in parse_qs((await request.body()).decode("utf-8", "replace")).items()}
+    body = await request.body()
+    if len(body) > _LONGEST_FORM:
+        return _refused("invalid_request", f"The form is over {_LONGEST_FORM} bytes.")
+    form = {name: values[0] for name, values in parse_qs(body.decode("utf-8", "replace")).items()}
     if form.get("grant_type") != _GRANT:
         return _refused("unsupported_grant_type", f"grant_type: the one there is is {_GRANT}. {_NO_SIGN_IN}")
     basic = _basic(request.headers.get("authorization", ""))

@@ -21,6 +21,8 @@ from hindsight_core.tokens import ANY_NAMESPACE, Tokens, Verb
 
 _EVERY_VERB: tuple[Verb, ...] = ("read", "write", "admin")
 _SHORTEST_ROOT = 24
+# Who a proxy passes a request on for.
+_PASSED_ON = ("forwarded", "x-forwarded-for", "x-real-ip")
 _MAKE_ONE = "Send `Authorization: Bearer TOKEN`; who runs the server makes one with `hindsight token create`."
 
 
@@ -117,8 +119,8 @@ class Access:
                 f"Without tokens only this machine is answered, and this request is from {where}.",
                 remedy="Make a token with `hindsight token create`.",
             )
-        forwarded = headers.get("forwarded") or headers.get("x-forwarded-for", "")
-        if not all(is_loopback(one.strip()) for one in forwarded.split(",") if one.strip()):
+        named = ",".join(value for name in _PASSED_ON for value in _every(headers, name))
+        if not all(is_loopback(one.strip()) for one in named.split(",") if one.strip()):
             raise Forbidden(
                 "Without tokens only this machine is answered, and this request was passed on for another.",
                 remedy="Make a token with `hindsight token create`.",
@@ -172,6 +174,15 @@ class Access:
             f"Web pages of {origin!r} may not call this server.",
             remedy="Open the page from http://127.0.0.1 or http://localhost, or add it to HINDSIGHT_ALLOWED_ORIGINS.",
         )
+
+
+def _every(headers: Mapping[str, str], name: str) -> list[str]:
+    """The values of a header, which may be sent more than once."""
+    getall = getattr(headers, "getall", None)
+    if getall is None:
+        return [headers[name]] if name in headers else []
+    found: list[str] = getall(name, [])
+    return found
 
 
 def check_bind(host: str, *, tokens: bool) -> None:

@@ -70,8 +70,10 @@ def parts(a: Reading, b: Reading) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def swaps_one(a: Reading, b: Reading) -> bool:
-    """Whether the new text is the old one with something else in one place, and at least half of both is the same."""
+    """Whether the new text is the old one with something else in one place, and half of the shorter one is the same."""
     found = align(a.text, b.text)
     sides = ((found.old, found.left_old), (found.new, found.left_new))
     frame = found.head + found.tail
-    return all(left and frame == len(whole) - len(left) and 2 * frame >= len(whole) for whole, left in sides)
+    return 2 * frame >= min(len(whole) for whole, _ in sides) and all(
+        left and frame == len(whole) - len(left) for whole, left in sides
+    )

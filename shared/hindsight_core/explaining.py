@@ -11,6 +11,7 @@ from hindsight_core.models import Explanation, Hit, Parts
 from hindsight_core.question import Question
 from hindsight_core.ranking import DAY_MS, Decay, Field, Formula, Lexical, Similarity, Weight
 
+_ROUNDING = 1e-6
 _HAN = re.compile(r"[\u4e00-\u9fff]")
 
 
@@ -74,8 +75,11 @@ def explain(hit: Hit, question: Question, formula: Formula, now: int, *, first: 
                 contributions["confidence"] = added.weight * parts.confidence
             case Weight():
                 contributions["bias"] = first.bias
+    taken = hit.score - sum(contributions.values())
     if hit.marked == "contested":
-        contributions["contested"] = hit.score - sum(contributions.values())
+        contributions["contested"] = taken
+    elif abs(taken) > _ROUNDING:
+        contributions["past"] = taken  # asked how it was, what holds now stands below what it replaced
     age = None if memory.observed_at is None else max(0, now - millis(memory.observed_at)) / DAY_MS
     terms = tuple(term for term in question.terms if term in fields.text or term in fields.context)
     return Explanation(

@@ -14,7 +14,7 @@ from hindsight_core.caller import Caller, millis
 from hindsight_core.derivation import Loss, orphans
 from hindsight_core.embedding import Embedder
 from hindsight_core.erasing import clear_contexts
-from hindsight_core.errors import Conflict, InvalidInput, NotFound
+from hindsight_core.errors import Conflict, InvalidInput, NotFound, OutcomeUnknown, Unavailable
 from hindsight_core.filtering import in_scope, scope_where, where_of
 from hindsight_core.indexing import index_fields
 from hindsight_core.ledger import Ledger, open_ledger
@@ -42,7 +42,10 @@ _ATTEMPTS = 8
 
 
 class _Work:
-    """One call; `left` is how a dry run would have left memories so far, None for erased ones."""
+    """One call; `left` is how a dry run would have left memories so far, None for erased ones.
+
+    `changed` tells that something was forgotten already, whatever happens to the rest.
+    """
 
     def __init__(self, request: ForgetRequest, caller: Caller, scope: Scope, traces: Traces) -> None:
         self.request = request
@@ -50,6 +53,7 @@ class _Work:
         self.scope = scope
         self.traces = traces
         self.left: dict[str, Memory | None] = {}
+        self.changed = False
 
     def seen(self, memory: Memory) -> Memory | None:
         return self.left.get(memory.id, memory)
@@ -76,11 +80,16 @@ class Forgetter:
         work = _Work(request, caller, scope, Traces(self._vectors))
         told: list[Affected] = []
         count = 0
-        async for page in self._selected(request, scope, now, least_relevance):
-            run = msgspec.structs.replace(ledger.run, count=count)
-            touched = await self._forget_page(work, run, page)
-            count += len(touched)
-            told.extend(touched[: LIST_AT_MOST - len(told)])
+        try:
+            async for page in self._selected(request, scope, now, least_relevance):
+                run = msgspec.structs.replace(ledger.run, count=count)
+                touched = await self._forget_page(work, run, page)
+                count += len(touched)
+                told.extend(touched[: LIST_AT_MOST - len(told)])
+        except Unavailable as exc:
+            if work.changed and not isinstance(exc, OutcomeUnknown):
+                raise OutcomeUnknown.after(exc) from exc
+            raise
         return ForgetResponse(
             run_id=ledger.run.run_id,
             dry_run=request.dry_run,
@@ -202,6 +211,7 @@ class Forgetter:
                 await asyncio.sleep(0.005)
                 page = await self._store.get(namespace, [record.memory.id for record in page])
                 continue
+            work.changed = True
             await work.traces.remove()
             return touched, lost
         raise Conflict("The namespace is being written so often that this run found no turn.", remedy="Try again.")

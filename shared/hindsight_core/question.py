@@ -89,9 +89,11 @@ def _mentions(folded: str, name: str) -> bool:
     """Whether a name stands in a case-folded text; a Latin one as a word of its own."""
     if not name:
         return False
+    if name not in folded:
+        return False  # first of all: there may be thousands of names, and each has a pattern of its own
     if name.isascii():
         return re.search(rf"(?<!\w){re.escape(name)}(?!\w)", folded) is not None
-    return name in folded
+    return True
 
 
 def _without(text: str, names: tuple[str, ...]) -> str:

@@ -197,17 +197,19 @@ class Searcher:
         past: bool,
     ) -> list[Hit]:
         """The best `top_k`, marked with whether they still hold; none stands above what contests it."""
-        challengers = await self._challengers(scope, compared[:top_k])
+        challengers = await self._challengers(scope, compared[:top_k], query.where.valid_at)
         newer_ids = {memory.id for memory in challengers.values()}
         ranked = [hit for n, hit in enumerate(compared) if n < top_k or hit.memory.id in newer_ids]
         ranked = await self._with_challengers(scope.namespace, query, comparison, ranked, challengers)
         scores = {hit.memory.id: hit.score for hit in ranked}
+        places = {hit.memory.id: float(n) for n, hit in enumerate(ranked)}
         links = {hit.memory.id: _strongest(hit.memory, challengers) for hit in ranked}
         for _ in links:  # as often as a chain of challengers can be long
             for memory_id, link in links.items():
                 if link is not None:
                     newer_id = challengers[link.id].id
                     scores[memory_id] = min(scores[memory_id], scores.get(newer_id, scores[memory_id]))
+                    places[memory_id] = max(places[memory_id], places.get(newer_id, -1.0) + 0.5)
         hits: list[Hit] = []
         for hit in ranked:
             link = links[hit.memory.id]
@@ -224,10 +226,13 @@ class Searcher:
                 note = notes["contested"] + challengers[link.id].content
             score = scores[hit.memory.id]
             hits.append(Hit(memory=hit.memory, score=score, parts=hit.parts, marked=mark, newer=newer, note=note))
-        return sorted(hits, key=lambda hit: (-hit.score, hit.marked is not None))[:top_k]
+        return sorted(hits, key=lambda hit: (-hit.score, places[hit.memory.id]))[:top_k]
 
-    async def _challengers(self, scope: Scope, ranked: list[Ranked]) -> dict[str, Memory]:
-        """By the ids in their links, what contests the hits, as far as this caller may see it and it still holds."""
+    async def _challengers(self, scope: Scope, ranked: list[Ranked], valid_at: int | None) -> dict[str, Memory]:
+        """By the ids in their links, what contests the hits, as far as this caller may see it and it still holds.
+
+        With `valid_at`, in Unix milliseconds, none that was not known of yet.
+        """
         doubted = {link.id for hit in ranked for link in hit.memory.contested_by}
         if not doubted:
             return {}
@@ -235,7 +240,9 @@ class Searcher:
         return {
             challenger: memory
             for challenger, memory in found.items()
-            if memory.status == "active" and readable(memory, scope)
+            if memory.status == "active"
+            and readable(memory, scope)
+            and (valid_at is None or millis(memory.valid_from) <= valid_at)
         }
 
     async def _with_challengers(
@@ -287,12 +294,14 @@ class Searcher:
 def _as_it_was(hits: list[Hit]) -> list[Hit]:
     """For a question how something was: what holds now does not stand above what it replaced."""
     scores = {hit.memory.id: hit.score for hit in hits}
+    places = {hit.memory.id: float(n) for n, hit in enumerate(hits)}
     holding = {hit.memory.id for hit in hits if hit.marked is None}
     for hit in hits:
         if hit.newer in holding and hit.marked == "superseded":
             scores[hit.newer] = min(scores[hit.newer], hit.score)
+            places[hit.newer] = max(places[hit.newer], places[hit.memory.id] + 0.5)
     capped = [msgspec.structs.replace(hit, score=scores[hit.memory.id]) for hit in hits]
-    return sorted(capped, key=lambda hit: (-hit.score, hit.marked != "superseded"))
+    return sorted(capped, key=lambda hit: (-hit.score, places[hit.memory.id]))
 
 
 def context_of(response: SearchResponse) -> ContextBlock:

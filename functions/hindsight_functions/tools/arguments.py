@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cache, partial
@@ -26,6 +26,7 @@ Given: TypeAlias = Mapping[str, object]
 _TIME = re.compile(
     r"(\d{4})[-/](\d{2})[-/](\d{2})(?:[T ](\d{2}:\d{2})(:\d{2}(?:\.\d+)?)?)?\s?(Z|[+-]\d{2}:\d{2})?", re.IGNORECASE
 )
+_LONGEST_LITERAL = 10_000
 _WHOLE = re.compile(r"([+-]?\d{1,18})\.0+")
 _BOOLEANS = {
     **dict.fromkeys(("true", "yes", "on", "1", "1.0"), True),
@@ -136,7 +137,10 @@ def _items(value: object) -> list[object] | None:
         return [value]
     text = value.strip()
     if text.startswith(("[", "{")):
-        for parse in (partial(msgspec.json.decode, type=list[object]), ast.literal_eval):
+        parsers: list[Callable[[str], object]] = [partial(msgspec.json.decode, type=list[object])]
+        if len(text) <= _LONGEST_LITERAL:  # which is slow
+            parsers.append(ast.literal_eval)
+        for parse in parsers:
             with suppress(msgspec.DecodeError, ValueError, SyntaxError, MemoryError, RecursionError):
                 found = parse(text)
                 if isinstance(found, list):

@@ -70,7 +70,9 @@ async def get(connection: Connection, name: str, arguments: Mapping[str, str]) -
         try:
             found = await connection.memories.context(request)
         except InvalidInput as exc:
-            raise InvalidInput.of("question", exc.errors[0].message) from exc
+            if exc.errors and exc.errors[0].field == "query":
+                raise InvalidInput.of("question", exc.errors[0].message) from exc
+            raise
         block = found.text or _WORDS[f"none.{language}"]
         return _said(f"{_WORDS[f'recall.{language}']}\n\n{block}\n\n{question}")
     if name == STORE:

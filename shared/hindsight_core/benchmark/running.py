@@ -118,9 +118,9 @@ async def _one(
     mark = new_id(clock()).lower()
     names = {bank.name: f"benchmark-{mark}-{number}" for number, bank in enumerate(data.banks)}
     opened = open_store(url)
+    service = _service(opened, embedder, Configuration(), folder)
     try:
         await opened.prepare(embedder.identity.name)
-        service = _service(opened, embedder, Configuration(), folder)
         progress.begin(f"{data.name}: storing", len(texts))
         for bank in data.banks:
             await _write(service, bank, _caller(names[bank.name], bank.latest), progress)
@@ -146,11 +146,13 @@ async def _one(
                     embedding_ms=tuple(embedder.question_ms),
                 )
             )
-        if not url.startswith(str(folder)):
-            await _erase(service, list(names.values()), clock())
         return asked
     finally:
-        await opened.aclose()
+        try:
+            if not url.startswith(str(folder)):  # somebody's store: nothing stays in it, also of a run that failed
+                await _erase(service, list(names.values()), clock())
+        finally:
+            await opened.aclose()
 
 
 def _service(store: MemoryStore, embedder: Remembering, configuration: Configuration, folder: Path) -> MemoryService:
