@@ -22,6 +22,7 @@ from hindsight_core.config import load
 from hindsight_core.errors import (
     ConfigurationError,
     Conflict,
+    HindsightError,
     InvalidInput,
     NotFound,
     OutcomeUnknown,
@@ -424,3 +425,15 @@ def test_the_store_outlives_the_server(tmp_path: Path):
     with server(env=env) as second, Hindsight(second.url) as client:
         assert client.stats().memories == 1
         assert len(client.retrievals(PageRequest()).retrievals) == 1
+
+
+async def test_a_store_that_was_down_at_the_first_call_is_found_when_it_is_up(tmp_path: Path):
+    folder = tmp_path / "later"
+    folder.write_text("a file where a folder should be")
+    memory = AsyncHindsight.local(store=str(folder / "hindsight.db"))
+    with pytest.raises(HindsightError, match="cannot be made"):
+        await memory.stats(Request())
+    folder.unlink()
+    folder.mkdir()
+    assert (await memory.stats(Request())).memories == 0
+    await memory.aclose()

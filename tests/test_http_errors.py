@@ -248,6 +248,13 @@ async def test_a_namespace_header_is_checked_like_any(http: httpx.AsyncClient, n
     assert fields(answer) == ["Hindsight-Namespace"]
 
 
+async def test_two_namespace_headers_that_differ_are_refused(http: httpx.AsyncClient):
+    headers = [("Hindsight-Namespace", "ours"), ("Hindsight-Namespace", "theirs")]
+    answer = await http.get("/v1/stats", headers=headers)
+    assert answer.status_code == 422
+    assert fields(answer) == ["Hindsight-Namespace"]
+
+
 @pytest.mark.parametrize(
     "host", ["hindsight.example", "evil.test:8100", "127.0.0.1.evil.test", "10.0.0.7", "localhost@evil.test"]
 )

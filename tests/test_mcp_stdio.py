@@ -197,7 +197,14 @@ def test_a_broken_message_is_answered_and_what_follows_it_as_well(begin, env):
 def test_what_was_asked_before_the_end_of_the_input_is_done_and_answered(begin, env):
     """As in `printf ... | hindsight mcp`."""
     process = begin(env)
-    wanted = [f"The user's box number {number} holds cello strings" for number in range(5)]
+    # Of five different matters: nothing of one is about another, in whatever order they are stored.
+    wanted = [
+        "Biscuit the cat loves tuna",
+        "My sister lives in Lisbon",
+        "Our standup is at nine",
+        "The cello needs new strings",
+        "我对花生过敏",
+    ]
     writes = [call(f"w{number}", content=text, force=True) for number, text in enumerate(wanted)]
     cancelled = [LIST, line("notifications/cancelled", {"requestId": 2})]
     process.send(b"\xef\xbb\xbf" + BEGIN, line("notifications/initialized"), *cancelled, *writes)

@@ -175,6 +175,8 @@ class Call:
         value = self._headers.get(name)
         if value is None:
             return None
+        if len(set(self._headers.getall(name))) > 1:
+            raise InvalidInput.of(name, "is sent twice, with different values")
         try:
             return str(convert(value, kind))
         except InvalidInput as exc:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import AsyncGenerator, Coroutine, Iterator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Self, TypeVar, cast
 
@@ -28,11 +29,21 @@ T = TypeVar("T")
 class InProcess:
     """Calls to `service`, each made by `actor`, now, in `namespace` unless its request names one.
 
-    The service is started by the first call, unless it has been `started`, and closed with this.
+    The service is started by the first call, unless it has been `started`, and closed with this; one that could not
+    start is replaced by a new one from `again`.
     """
 
-    def __init__(self, service: MemoryService, namespace: str, *, actor: str = "local", started: bool = False) -> None:
+    def __init__(
+        self,
+        service: MemoryService,
+        namespace: str,
+        *,
+        actor: str = "local",
+        started: bool = False,
+        again: Callable[[], MemoryService] | None = None,
+    ) -> None:
         self.service = service
+        self._again = again
         self._namespace = namespace
         self._actor = actor
         self._started = started
@@ -46,7 +57,8 @@ class InProcess:
         else:
             given = {"store": store, "namespace": namespace}
             settings = msgspec.structs.replace(settings, **{name: text for name, text in given.items() if text})
-        return cls(open_service(settings), settings.namespace)
+        again = partial(open_service, settings)
+        return cls(again(), settings.namespace, again=again)
 
     async def start(self) -> None:
         async with self._starting:
@@ -56,6 +68,8 @@ class InProcess:
                 await self.service.start()
             except BaseException:
                 await self.service.aclose()
+                if self._again is not None:
+                    self.service = self._again()  # for the next call, by which what was down may be up
                 raise
             self._started = True
 

@@ -85,6 +85,10 @@ class _Server:
             return Unavailable(f"{self._url} did not answer in time.", remedy="Send less at once, or look at it.")
         return Unavailable(f"The connection to {self._url} broke: {error}.", remedy="Look at it and its proxies.")
 
+    def _check_whole(self, rest: bytes) -> None:
+        if rest:
+            raise Unavailable(f"The answer of {self._url} ended in the middle of a line.", remedy="Ask for it again.")
+
     @staticmethod
     def _read(call: HttpCall[T], response: httpx.Response) -> T:
         return calls.read_answer(call, response.status_code, response.content, response.headers.get("Retry-After"))
@@ -134,6 +138,7 @@ class OverHttp(_Server):
                 for chunk in response.iter_bytes():
                     *lines, rest = (rest + chunk).split(b"\n")
                     yield from (line + b"\n" for line in lines)
+                self._check_whole(rest)
         except httpx.HTTPError as exc:
             raise self._told(exc) from exc
 
@@ -182,5 +187,6 @@ class AsyncOverHttp(_Server):
                     *lines, rest = (rest + chunk).split(b"\n")
                     for line in lines:
                         yield line + b"\n"
+                self._check_whole(rest)
         except httpx.HTTPError as exc:
             raise self._told(exc) from exc

@@ -23,17 +23,18 @@ class _Answers:
 
     def __init__(self, stream: Any) -> None:  # noqa: ANN401 (a stream of the SDK's, whose type it keeps to itself)
         self._stream = stream
-        self._open: set[str] = set()
+        # An id is text or a number, and 7 is not "7".
+        self._open: set[str | int | None] = set()
         self._none_open = asyncio.Event()
         self._none_open.set()
 
     def asked(self, request_id: str | int) -> None:
-        self._open.add(str(request_id))
+        self._open.add(request_id)
         self._none_open.clear()
 
     def settled(self, request_id: str | int | None) -> None:
         """An answer was given, or is wanted no more."""
-        self._open.discard(str(request_id))
+        self._open.discard(request_id)
         if not self._open:
             self._none_open.set()
 
