@@ -24,7 +24,7 @@ class ReconcileSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     """
 
     supersede_at: float = 0.86
-    contest_at: float = 0.32
+    contest_at: float = 0.3
     contest_among_at: float = 0.25
     contest_lost_at: float = 0.2
     concern_at: float = 0.85
