@@ -24,12 +24,11 @@ def headers_for(access: Access, origin: str) -> Mapping[str, str]:
 
 
 def preflight(access: Access, method: str, headers: Mapping[str, str]) -> Mapping[str, str] | None:
-    """What to answer a browser that asks first whether a page may call; None when it is another request."""
+    """What a browser that asks first is told beside `headers_for`; None when it is another request."""
     if method != "OPTIONS" or "access-control-request-method" not in headers:
         return None
-    found = headers_for(access, headers.get("origin", ""))
-    if not found:
+    if not headers_for(access, headers.get("origin", "")):
         return {}
     asked = headers.get("access-control-request-headers", "")
     allowed = {"Access-Control-Allow-Headers": asked} if asked else {}
-    return {**found, **allowed, "Access-Control-Allow-Methods": _METHODS, "Access-Control-Max-Age": _KEPT}
+    return {**allowed, "Access-Control-Allow-Methods": _METHODS, "Access-Control-Max-Age": _KEPT}

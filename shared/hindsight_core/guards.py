@@ -60,7 +60,7 @@ def guarded(odds: Odds, new: Memory, old: Memory, a: Reading, b: Reading) -> tup
     elif _differs(a, b) or _rejects(a, b):
         spoke.append("differs")
         before, twin = kept["supersede"], kept["duplicate"]
-        kept = _spread(_spread(kept, "duplicate"), "refine") if _swaps(a, b) else _spread(kept, "duplicate")
+        kept = _spread(_spread(kept, "duplicate"), "refine") if value_conflict(a, b) else _spread(kept, "duplicate")
         if facets_of(a, b)[1] and not subject_differs(a, b) and "weak" not in spoke:
             # Taken for the same, but for what a thing has one of: perhaps another value of it. That is to be asked.
             kept = _set(kept, "supersede", max(before, min(before + twin, _ASKED)))
@@ -121,10 +121,6 @@ def _rejects(a: Reading, b: Reading) -> bool:
     cue = PIECE.findall((*a.negation, *b.negation)[0])
     after = (said[i + len(cue)] for i in range(len(said) - len(cue)) if said[i : i + len(cue)] == cue)
     return any(piece in known for piece in after)
-
-
-def _swaps(a: Reading, b: Reading) -> bool:
-    return value_conflict(a, b)
 
 
 def _renews(a: Reading, b: Reading) -> bool:
