@@ -244,6 +244,24 @@ async def test_pending_memories_appear_marked_when_nothing_better_exists(service
     assert [hit.marked for hit in found.hits] == [None]
 
 
+@pytest.mark.parametrize(
+    ("known", "plan", "question"),
+    [
+        ("Billing runs on Postgres 14.", "We may hand in our notice in spring, it depends.", "Am I moving out?"),
+        ("发票抬头写公司全称。", "也许会再试一年，看情况吧。", "考不上怎么办？"),
+    ],
+)
+async def test_a_plan_is_shown_where_nothing_that_holds_is_nearer_to_the_question(
+    service, caller, known, plan, question
+):
+    """Where a question shares no word with anything, what holds is no better an answer than a plan is."""
+    await keep(service, caller, known)
+    pending = (await service.write(WriteRequest(content=plan, now=NOW), caller)).results[0].memory
+    assert pending.status == "pending"
+    found = await find(service, caller, question)
+    assert (pending.id, "pending") in [(hit.memory.id, hit.marked) for hit in found.hits]
+
+
 async def test_profiles_change_how_fast_episodes_fade(service, caller):
     await keep(service, caller, "We met at the lake", memory_type="episodic", observed_at=NOW - timedelta(days=3))
     recency = {

@@ -8,7 +8,7 @@ from typing import TypeAlias
 import msgspec
 import numpy as np
 
-from hindsight_core.caller import Caller
+from hindsight_core.caller import Caller, time_zone
 from hindsight_core.cues import language_of, sentence
 from hindsight_core.drafting import Times, draft
 from hindsight_core.effects import Effects, Kept, apply, sentences, unquoted, why_kept
@@ -236,7 +236,15 @@ class WritePlan:
             return Outcome(decision="add", reason="Stored beside what is there, as asked.")
         known = ((found.record.memory, (new.content, found.record.memory.content)) for found in around)
         rulings = {old.id: self._rulings[texts] for old, texts in known if texts in self._rulings}
-        return reconcile(new, kept.bare, around, settings=self._settings, embedding_model=self._model, rulings=rulings)
+        return reconcile(
+            new,
+            kept.bare,
+            around,
+            settings=self._settings,
+            embedding_model=self._model,
+            rulings=rulings,
+            zone=time_zone(self._request.timezone),
+        )
 
 
 def _known(candidate: Candidate, memory: Memory) -> Decision:

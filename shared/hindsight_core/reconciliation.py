@@ -7,6 +7,7 @@ this module says what follows for the store: who is newer, who is trusted, who m
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, tzinfo
 from types import MappingProxyType
 
 import msgspec
@@ -17,6 +18,7 @@ from hindsight_core.alignment import swaps_one
 from hindsight_core.guards import is_weak
 from hindsight_core.judging import Ruling
 from hindsight_core.models import DecisionName, Memory
+from hindsight_core.occurrence import happened_again, says_no_more
 from hindsight_core.pairs import Candidate, PairDecision, decide_pair, decide_pairs
 from hindsight_core.slots import Language, language_of, read, same_text, value_conflict, wording
 from hindsight_core.stores import Neighbour
@@ -67,11 +69,13 @@ def reconcile(
     settings: ReconcileSettings = DEFAULTS,
     embedding_model: str | None = None,
     rulings: Mapping[str, Ruling] = MappingProxyType({}),
+    zone: tzinfo = UTC,
 ) -> Outcome:
     """Decide about `new` among `neighbours` (active, pending and suppressed, of its scope). Pure; never raises.
 
     Explicit `supersedes` ids are the caller's affair; an equal `key` is one slot and is handled here. `rulings` are
     what a judge said, by the old one's id: they settle what rules leave open, but never against what rules forbid.
+    `zone` is where the user's days begin and end.
     """
     language = language_of(new.content)
     others = [neighbour for neighbour in neighbours if neighbour.record.memory.id != new.id]
@@ -97,7 +101,7 @@ def reconcile(
                 reason=wording(language).say["suppressed"],
                 evidence={"suppressed": item.old.id},
             )
-    open_ = [_whole(new, item) for item in judged if item.old.status in {"active", "pending"}]
+    open_ = [_whole(new, _apart(new, item, zone)) for item in judged if item.old.status in {"active", "pending"}]
     slot = [item for item in open_ if new.key is not None and item.old.key == new.key]
     if slot:
         return _same_slot(new, slot, language)
@@ -152,6 +156,16 @@ def _same_value(new: Memory, item: Judged) -> bool:
 
 def _same_text(new: Memory, old: Memory) -> bool:
     return same_text(read(old.content), read(new.content))
+
+
+def _apart(new: Memory, item: Judged, zone: tzinfo) -> Judged:
+    """What happened again stands beside the last time, unless it tells more, which may change what holds."""
+    settled = item.verdict in {"coexist", "unrelated", "pending"}
+    if settled or not happened_again(new, item.old, zone):
+        return item
+    if item.verdict in {"duplicate", "refine"} or says_no_more(new, item.old):
+        return msgspec.structs.replace(item, verdict="coexist", probability=0.0)
+    return item
 
 
 def _whole(new: Memory, item: Judged) -> Judged:

@@ -182,7 +182,7 @@ class Searcher:
             return ranked
         where = msgspec.structs.replace(query.where, statuses=("pending",))
         pending = await self._store.rank(namespace, msgspec.structs.replace(query, where=where))
-        better = [hit for hit in pending.hits if hit.parts.relevance > best]
+        better = [hit for hit in pending.hits if hit.parts.relevance >= best]
         return sorted([*ranked, *better], key=lambda hit: -hit.score)[: query.limit] if better else ranked
 
     async def _mark(
