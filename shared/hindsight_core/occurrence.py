@@ -17,8 +17,8 @@ def happened_again(new: Memory, old: Memory, zone: tzinfo = UTC) -> bool:
 
     Each is read at the time it was told, in `zone`: another one where the times that they name have nothing in common,
     where one names a time that had not come when the other was told, or where the new one, told on another day, says
-    that it happened again (又). What episodes have added up to is none of them. Of a plan, another time is a change; what
-    an agent tells is an echo.
+    that it happened again (又). What episodes have added up to is none of them. Of a plan, another time is a change;
+    what an agent tells is an echo.
     """
     if new.memory_type != "episodic" or new.source == "agent" or not new.status == old.status == "active":
         return False
