@@ -23,8 +23,9 @@ the weights bring on conversations that were left out when they were chosen.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import TypeAlias, TypeVar
+from collections.abc import Collection, Sequence
+from itertools import accumulate
+from typing import TypeAlias
 
 import msgspec
 
@@ -33,6 +34,7 @@ from hindsight_core.indexing import asks, fold_name
 from hindsight_core.models import Memory, Parts
 from hindsight_core.question import Question
 from hindsight_core.ranking import Weights
+from hindsight_core.readings import kept
 from hindsight_core.stores import Ranked
 
 DEPTH = 100
@@ -43,7 +45,6 @@ WEIGHTS = ("contrast", "session", "next_turn", "reply", "asked_when", "asked_amo
 
 _Session: TypeAlias = tuple[str | None, ...]
 _Turn: TypeAlias = tuple[_Session, str]
-_Key = TypeVar("_Key")
 _LONG = math.log(200.0)
 
 
@@ -60,10 +61,8 @@ def rerank(ranked: Sequence[Ranked], question: Question, weights: Weights) -> li
 class Comparison:
     """The hits of a search, `ranked` best first, compared: the first `DEPTH` of them give the evidence on all."""
 
-    hits: list[Ranked]
-    """All of them in their new order."""
-    first: dict[str, Parts]
-    """By id, the parts of each hit as they were before."""
+    scores: list[float]
+    """Of all of them in their new order; no score is above the one before it."""
 
     def __init__(self, ranked: Sequence[Ranked], question: Question, weights: Weights) -> None:
         self._question = question
@@ -72,32 +71,46 @@ class Comparison:
         self._before: dict[_Turn, float] = {}
         self._after: dict[_Turn, float] = {}
         self._compares = len(ranked) > 1 and compares(weights)
-        self.first = {hit.memory.id: hit.parts for hit in ranked}
-        self.hits = list(ranked)
+        self._ranked = ranked
+        self._others: list[Ranked] = []
+        self._places: list[float] = []
+        self.scores = [hit.score for hit in ranked]
         if not self._compares:
             return
-        for hit in ranked[:DEPTH]:
-            memory, relevance = hit.memory, hit.parts.relevance
-            session = _session(memory)
-            _note(self._best, session, relevance)
-            _note(self._before, (session, memory.content), relevance)
-            if memory.context:
-                _note(self._after, (session, memory.context), relevance)
-        self._places = {hit.memory.id: self._place(hit) for hit in ranked}
-        limit = math.inf
-        for n, hit in enumerate(sorted(ranked, key=lambda hit: -self._places[hit.memory.id])):
-            limit = min(limit, hit.score)
-            self.hits[n] = self._at_most(hit, limit)
+        self._note(ranked[:DEPTH])
+        places = self._placed(ranked)
+        order = sorted(range(len(ranked)), key=places.__getitem__, reverse=True)
+        self._ranked = [ranked[n] for n in order]
+        self._places = [places[n] for n in order]
+        self.scores = list(accumulate((self.scores[n] for n in order), min))
+
+    @property
+    def hits(self) -> list[Ranked]:
+        """All of them in their new order."""
+        return self.top(len(self.scores))
+
+    @property
+    def first(self) -> dict[str, Parts]:
+        """By id, the parts of each hit as they were before."""
+        return {hit.memory.id: hit.parts for hit in (*self._ranked, *self._others)}
+
+    def top(self, count: int) -> list[Ranked]:
+        """The first of them in their new order."""
+        return [self._at_most(*each) for each in zip(self._ranked[:count], self.scores, strict=False)]
+
+    def named(self, ids: Collection[str], *, after: int, before: int) -> list[Ranked]:
+        """Those with one of these ids whose place in the new order, from 0, is in that range."""
+        some = zip(self._ranked[after:before], self.scores[after:before], strict=True)
+        return [self._at_most(hit, score) for hit, score in some if hit.memory.id in ids]
 
     def beside(self, others: Sequence[Ranked]) -> list[Ranked]:
         """What else the same search is to show, with no higher score than the hits that would stand before it."""
-        self.first |= {hit.memory.id: hit.parts for hit in others}
+        self._others += others
         if not self._compares:
             return list(others)
         found: list[Ranked] = []
-        for other in others:
-            place = self._place(other)
-            before = (hit.score for hit in self.hits if self._places[hit.memory.id] > place)
+        for other, place in zip(others, self._placed(others), strict=True):
+            before = (score for score, at in zip(self.scores, self._places, strict=True) if at > place)
             found.append(self._at_most(other, min(before, default=math.inf)))
         return found
 
@@ -111,33 +124,52 @@ class Comparison:
         parts = msgspec.structs.replace(hit.parts, relevance=relevance, bias=hit.parts.bias - max(0.0, rest))
         return Ranked(memory=hit.memory, score=limit, parts=parts)
 
-    def _place(self, hit: Ranked) -> float:
-        evidence, weights = self._evidence(hit), self._weights
-        relevance = hit.parts.relevance
-        if relevance <= 0.0:
-            # Some have nothing above the offset, and yet some of them are nearer to it than others.
-            support = weights.alpha * hit.parts.similarity + (1.0 - weights.alpha) * hit.parts.lexical
-            relevance = min(0.0, (support - weights.offset) / weights.span)
-        return hit.score + weights.relevance * (evidence + weights.contrast * (relevance + evidence))
+    def _note(self, hits: Sequence[Ranked]) -> None:
+        """What these hits say of others; the best of each kind counts."""
+        best, before, after = self._best, self._before, self._after
+        for hit in hits:
+            memory, relevance = hit.memory, hit.parts.relevance
+            session = _session(memory)
+            if relevance > best.get(session, 0.0):
+                best[session] = relevance
+            turn = (session, memory.content)
+            if relevance > before.get(turn, 0.0):
+                before[turn] = relevance
+            if memory.context:
+                turn = (session, memory.context)
+                if relevance > after.get(turn, 0.0):
+                    after[turn] = relevance
 
-    def _evidence(self, hit: Ranked) -> float:
-        weights, question, memory = self._weights, self._question, hit.memory
-        session, content = _session(memory), memory.content
-        found = weights.session * self._best.get(session, 0.0)
-        found += weights.next_turn * self._after.get((session, content), 0.0)
-        if memory.context and asks(memory.context):
-            before = self._before.get((session, memory.context), 0.0)
-            found += weights.reply * (before + hit.parts.relevance) / 2.0
-        if question.when:
-            found += weights.asked_when * tells_when(content)
-        if question.amount:
-            found += weights.asked_amount * tells_a_number(content)
-        if memory.source in question.parts:
-            found += weights.part
-        if self._asked_about(memory):
-            found += weights.own * speaks_of_self(content)
-        # A Chinese character has three bytes and says about as much as three letters.
-        return found + weights.substance * min(1.0, math.log1p(len(content.encode())) / _LONG)
+    def _placed(self, hits: Sequence[Ranked]) -> list[float]:
+        """The places of these hits, as the formula above says; one loop, since most of a search's time goes here."""
+        w, question = self._weights, self._question
+        best, before, after = self._best, self._before, self._after
+        when, amount, parts = question.when, question.amount, question.parts
+        whole, contrast, substance = w.relevance, w.contrast, w.substance
+        somebody = bool(question.speakers or parts or question.own)
+        places: list[float] = []
+        for hit in hits:
+            memory, relevance = hit.memory, hit.parts.relevance
+            session, content, turn = _session(memory), memory.content, memory.context
+            evidence = w.session * best.get(session, 0.0)
+            evidence += w.next_turn * after.get((session, content), 0.0)
+            if turn and _asks(turn):
+                evidence += w.reply * (before.get((session, turn), 0.0) + relevance) / 2.0
+            if when:
+                evidence += w.asked_when * tells_when(content)
+            if amount:
+                evidence += w.asked_amount * tells_a_number(content)
+            if parts and memory.source in parts:
+                evidence += w.part
+            if somebody and self._asked_about(memory):
+                evidence += w.own * speaks_of_self(content)
+            evidence += substance * _substance(content)
+            if relevance <= 0.0:
+                # Some have nothing above the offset, and yet some of them are nearer to it than others.
+                support = w.alpha * hit.parts.similarity + (1.0 - w.alpha) * hit.parts.lexical
+                relevance = min(0.0, (support - w.offset) / w.span)
+            places.append(hit.score + whole * (evidence + contrast * (relevance + evidence)))
+        return places
 
     def _asked_about(self, memory: Memory) -> bool:
         """Whether the question is about who said it: a named speaker, a part that it names, or the user who asks."""
@@ -148,9 +180,13 @@ class Comparison:
         return self._question.own and memory.source == "user"
 
 
-def _note(best: dict[_Key, float], key: _Key, relevance: float) -> None:
-    if relevance > best.get(key, 0.0):
-        best[key] = relevance
+_asks = kept(4096)(asks)
+
+
+@kept(4096)
+def _substance(text: str) -> float:
+    """In [0, 1]: a Chinese character has three bytes and says about as much as three letters."""
+    return min(1.0, math.log1p(len(text.encode())) / _LONG)
 
 
 def _session(memory: Memory) -> _Session:

@@ -137,21 +137,23 @@ class Searcher:
         if request.filters.status is None and as_of is None and page.eligible < page.in_scope:
             ranked = await self._with_pending(scope.namespace, query, ranked)
         comparison = Comparison(ranked, question, weights)
-        reaching = [hit for hit in comparison.hits if hit.score >= request.min_score]
+        reaching = sum(score >= request.min_score for score in comparison.scores)
         past = question.past or as_of is not None
         hits = await self._mark(scope, query, comparison, reaching, room, notes_for(request.query), past=past)
         if question.changed:
             hits = _as_it_was(hits)
         hits = shown(hits, self._unsettled)[: request.top_k]
         if request.explain:
+            first = comparison.first
             hits = [
                 msgspec.structs.replace(
-                    hit,
-                    explain=explain(hit, question, query.formula, query.now, first=comparison.first.get(hit.memory.id)),
+                    hit, explain=explain(hit, question, query.formula, query.now, first=first.get(hit.memory.id))
                 )
                 for hit in hits
             ]
-        lowered = sum(hit.score >= request.min_score for hit in ranked) - len(reaching)
+        lowered = 0
+        if reaching < len(ranked):
+            lowered = sum(hit.score >= request.min_score for hit in ranked) - reaching
         counts = await self._counts(scope.namespace, query, page, request.min_score, lowered, detailed=request.explain)
         context = None
         if request.token_budget is not None:
@@ -190,16 +192,21 @@ class Searcher:
         scope: Scope,
         query: Query,
         comparison: Comparison,
-        compared: list[Ranked],
+        reaching: int,
         top_k: int,
         notes: Mapping[str, str],
         *,
         past: bool,
     ) -> list[Hit]:
-        """The best `top_k`, marked with whether they still hold; none stands above what contests it."""
-        challengers = await self._challengers(scope, compared[:top_k], query.where.valid_at)
+        """The best `top_k` of the first `reaching`, marked with whether they still hold.
+
+        None stands above what contests it.
+        """
+        count = min(reaching, top_k)
+        ranked = comparison.top(count)
+        challengers = await self._challengers(scope, ranked, query.where.valid_at)
         newer_ids = {memory.id for memory in challengers.values()}
-        ranked = [hit for n, hit in enumerate(compared) if n < top_k or hit.memory.id in newer_ids]
+        ranked += comparison.named(newer_ids, after=count, before=reaching)
         ranked = await self._with_challengers(scope.namespace, query, comparison, ranked, challengers)
         scores = {hit.memory.id: hit.score for hit in ranked}
         places = {hit.memory.id: float(n) for n, hit in enumerate(ranked)}

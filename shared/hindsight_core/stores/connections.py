@@ -36,7 +36,7 @@ class Connections:
         self._path = path
         self._timeout = timeout
         self._create = create
-        self._created = False
+        self._created = self._closed = False
         self._local = threading.local()
         self._lock = threading.Lock()
         self._all: list[sqlite3.Connection] = []
@@ -44,6 +44,25 @@ class Connections:
     def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """The answer of `work` within one transaction that sees one state and changes nothing."""
         return self._patiently(lambda connection: self._within(connection, "BEGIN", work))
+
+    def read_at_once(self, work: Callable[[sqlite3.Connection], T | None]) -> T | None:
+        """As `read`, but None where that takes waiting: for a lock, or for the first connection; or after `close`."""
+        if not self._created or self._closed:
+            return None
+        with self._explained():
+            connection: sqlite3.Connection | None = getattr(self._local, "impatient", None)
+            try:
+                if connection is None:
+                    connection = self._connect()
+                    connection.execute("PRAGMA busy_timeout = 0")
+                    with self._lock:
+                        self._all.append(connection)
+                    self._local.impatient = connection
+                return self._within(connection, "BEGIN", work)
+            except sqlite3.OperationalError as exc:
+                if _code(exc) not in _LOCKED:
+                    raise
+                return None
 
     def write(self, work: Callable[[sqlite3.Connection], T], *, durable: bool = True) -> T:
         """Apply `work` as a whole or not at all; without `durable` a power failure may undo it."""
@@ -84,6 +103,7 @@ class Connections:
     def close(self) -> None:
         """Close all; no thread may be using one."""
         with self._lock:
+            self._closed = True
             for connection in self._all:
                 connection.close()
             self._all.clear()

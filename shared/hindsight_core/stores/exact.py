@@ -15,14 +15,12 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from hindsight_core.models import Memory
 from hindsight_core.ranking import Similarity
 from hindsight_core.scoring import Floats, Mask, Scored, calibrated, clipped, evaluate
 from hindsight_core.stores import Query, Ranked, RankedPage
 from hindsight_core.stores.columns import Slots
 from hindsight_core.stores.evidence import Reader
 from hindsight_core.stores.resident import Resident
-from hindsight_core.stores.rows import unpack_memory
 from hindsight_core.stores.selection import Selection
 
 # More than single precision can lose in the product of two unit vectors, or in a score.
@@ -32,7 +30,6 @@ _FEW = 4096
 _BLOCK = 16384
 # Added to a score, it is out of the race.
 _OUT = -1e9
-_CHUNK = 500
 
 
 def rank(resident: Resident, connection: sqlite3.Connection, query: Query) -> RankedPage:
@@ -44,7 +41,12 @@ def rank(resident: Resident, connection: sqlite3.Connection, query: Query) -> Ra
     if not count:
         return RankedPage(hits=(), in_scope=everything, eligible=0, below=0)
     slots, scored, reached = _Race(resident, query, eligible).finish()
-    hits = _hits(connection, resident["row"][slots].tolist(), scored)
+    rows: list[int] = resident["row"][slots].tolist()
+    found = resident.bodies.read(connection, rows)
+    hits = tuple(
+        Ranked(memory=found[row], score=score, parts=parts)
+        for row, score, parts in zip(rows, scored.score.tolist(), scored.parts(), strict=True)
+    )
     return RankedPage(hits=hits, in_scope=everything, eligible=count, below=count - reached)
 
 
@@ -95,6 +97,8 @@ class _Race:
         slots = self._slots(contenders)
         # A support that stays below 0 is a relevance of 0, whatever the cosine is exactly.
         matters: Mask = self._support[contenders] + gain[near] > -_ROUNDING
+        if len(near) <= 2 * query.limit:
+            matters[:] = True  # most of them will be on the page, where the exact cosine is shown
         exact = cosines[near].astype(np.float64)
         exact[matters] = self._exact(slots[matters])
         scored = self._compared(contenders, exact)
@@ -184,19 +188,3 @@ def _best(scores: Floats, ids: NDArray[Any], among: Slots, limit: int) -> Slots:
     among = among[scores[among] >= _last(scores[among], limit)]
     order = np.lexsort((ids[among], scores[among]))[::-1]
     return among[order[:limit]]
-
-
-def _hits(connection: sqlite3.Connection, rows: list[int], scored: Scored) -> tuple[Ranked, ...]:
-    found: dict[int, Memory] = {}
-    for start in range(0, len(rows), _CHUNK):
-        some = rows[start : start + _CHUNK]
-        bodies = connection.execute(
-            "SELECT b.row, b.memory, a.count, a.at FROM bodies b LEFT JOIN access a ON a.row = b.row"  # noqa: S608 - question marks
-            f" WHERE b.row IN ({','.join('?' * len(some))})",
-            some,
-        )
-        found.update((row, unpack_memory(body, count, at)) for row, body, count, at in bodies)
-    parts = zip(scored.score.tolist(), scored.parts(), strict=True)
-    return tuple(
-        Ranked(memory=found[row], score=score, parts=each) for row, (score, each) in zip(rows, parts, strict=True)
-    )

@@ -15,6 +15,8 @@ _SLAB_ELEMENTS = 512 * 384
 _BLOCK = 8
 # Reading a whole slab in order beats picking its rows when more than this share of them is wanted.
 _DENSE = 0.5
+# With more rows than this a slab, to go through all slabs beats going through the rows.
+_MANY = 8
 
 
 class Matrix:
@@ -81,13 +83,19 @@ class Matrix:
         out = np.empty(len(slots))
         for start in range(0, len(slots), self._rows):
             some = slice(start, start + self._rows)
-            out[some] = np.sum(self.take(slots[some]) * wide, axis=1)
+            # Not by the BLAS, whose order of adding up depends on how many rows there are.
+            out[some] = np.einsum("ij,j->i", self.take(slots[some]).astype(np.float64), wide)
         return out
 
     def take(self, slots: NDArray[np.intp]) -> Vectors:
         """A copy of the rows at `slots`, shape (n, dimension)."""
         out = np.zeros((len(slots), self._dimension), np.float32)
         numbers, rows = np.divmod(slots, self._rows)
+        if len(slots) > _MANY * len(self._slabs):
+            for number, slab in enumerate(self._slabs):
+                there = (numbers == number).nonzero()[0]
+                out[there] = slab[rows[there]]
+            return out
         for at, (number, row) in enumerate(zip(numbers.tolist(), rows.tolist(), strict=True)):
             if number < len(self._slabs):
                 out[at] = self._slabs[number][row]

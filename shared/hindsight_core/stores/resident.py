@@ -17,10 +17,12 @@ from numpy.typing import NDArray
 
 from hindsight_core.errors import ConfigurationError
 from hindsight_core.scoring import Floats, Mask
-from hindsight_core.stores import Vector
+from hindsight_core.stores import Head, Vector
+from hindsight_core.stores.bodies import Bodies
 from hindsight_core.stores.columns import Columns, Slots
 from hindsight_core.stores.matrix import Matrix
 from hindsight_core.stores.postings import Postings
+from hindsight_core.stores.reading import head
 from hindsight_core.stores.rows import CODES, FACTS, HALF, TERM
 
 _CHUNK = 1000
@@ -43,8 +45,10 @@ _STAMP = np.dtype("<u8")
 class Resident:
     """The memories of one namespace, as of `sequence`. Hold `lock` while catching up and while reading."""
 
-    def __init__(self, namespace: str) -> None:
+    def __init__(self, namespace: str, bodies: Bodies | None = None) -> None:
+        """`bodies`, where they are shared, hold what searches of the namespace answer."""
         self.namespace = namespace
+        self.bodies = bodies or Bodies()
         self.lock = threading.Lock()
         self._clear()
 
@@ -58,6 +62,7 @@ class Resident:
         self.documents = 0
         self.alive = 0
         self.unembedded = 0
+        self._head: Head | None = None
         self._columns = Columns(_COLUMNS)
 
     @property
@@ -74,12 +79,13 @@ class Resident:
         """A column, one value a slot, to be read only: `row`, `id`, `live`, and those of `FACTS`."""
         return self._columns[name]
 
+    def is_current(self, connection: sqlite3.Connection) -> bool:
+        """Whether it holds the state that the connection's transaction sees."""
+        return bool(self.sequence) and self._present(connection)[1] == self.sequence
+
     def catch_up(self, connection: sqlite3.Connection) -> bool:
         """Read what changed since, and tell whether anything did; the connection's transaction decides what is seen."""
-        found = connection.execute(
-            "SELECT number, sequence FROM namespaces WHERE name = ?", (self.namespace,)
-        ).fetchone()
-        number, sequence = found or (0, 0)
+        number, sequence = self._present(connection)
         if sequence == self.sequence:
             return False
         if sequence < self.sequence or self.size - self.alive > max(_DEAD_ROWS, self.size * _DEAD_SHARE):
@@ -91,16 +97,31 @@ class Resident:
             # Half caught up is worse than not loaded.
             self._clear()
             raise
-        self.sequence = sequence
+        self.sequence, self._head = sequence, None
         return True
+
+    def head(self, connection: sqlite3.Connection) -> Head:
+        """The namespace's head; it must be current."""
+        if self._head is None:
+            self._head = head(connection, self.namespace)
+        return self._head
+
+    def _present(self, connection: sqlite3.Connection) -> tuple[int, int]:
+        """The namespace's number in the file, and its sequence."""
+        found = connection.execute("SELECT number, sequence FROM namespaces WHERE name = ?", (self.namespace,))
+        number, sequence = found.fetchone() or (0, 0)
+        return number, sequence
 
     def _read_changes(self, connection: sqlite3.Connection, number: int) -> None:
         since = (number, self.sequence)
         if self.sequence:
             gone = connection.execute("SELECT row FROM tombstones WHERE namespace = ? AND sequence > ?", since)
-            self._columns.put("live", self.slots_of([row for (row,) in gone]), False)
+            dead = [row for (row,) in gone]
+            self._columns.put("live", self.slots_of(dead), False)
+            self.bodies.drop(dead)
         changed = connection.execute("SELECT row FROM memories WHERE namespace = ? AND sequence > ?", since)
         rows = sorted(row for (row,) in changed)
+        self.bodies.drop(rows)
         last = int(self["row"][-1]) if self.size else 0
         known = sum(row <= last for row in rows)
         for some in _chunks(rows[:known]):

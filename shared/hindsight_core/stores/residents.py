@@ -10,14 +10,19 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 from hindsight_core.stores.bare import BareVectors
+from hindsight_core.stores.bodies import Bodies
 from hindsight_core.stores.resident import Resident
 
+SMALL = 4096
 # Loading so many bytes leaves holes in the heap that are worth giving back.
 _LARGE = 16 << 20
 
 
 class Residents:
-    """At most about `limit` bytes of namespaces, and the `bare` vectors read last; safe to share between threads."""
+    """At most about `limit` bytes of namespaces, and the `bare` vectors and `bodies` read last.
+
+    Safe to share between threads.
+    """
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -25,6 +30,7 @@ class Residents:
         self._held: OrderedDict[str, Resident] = OrderedDict()
         self._sizes: dict[str, int] = {}
         self.bare = BareVectors()
+        self.bodies = Bodies()
 
     @contextmanager
     def caught_up(self, connection: sqlite3.Connection, namespace: str) -> Generator[Resident]:
@@ -35,18 +41,37 @@ class Residents:
         with self._lock:
             resident = self._held.get(namespace)
             if resident is None:
-                resident = self._held[namespace] = Resident(namespace)
+                resident = self._held[namespace] = Resident(namespace, self.bodies)
             self._held.move_to_end(namespace)
         with resident.lock:
             before = resident.sequence
             if resident.catch_up(connection):
                 if resident.sequence < before:  # the file was put back to an earlier state
                     self.bare.clear()
+                    self.bodies.clear()
                 if self._resized(resident) > _LARGE:
                     # What was read once to be held here is not worth SQLite's memory, nor the holes that it left.
                     connection.execute("PRAGMA shrink_memory")
                     _trim_heap()
             yield resident
+
+    @contextmanager
+    def at_hand(self, connection: sqlite3.Connection, namespace: str) -> Generator[Resident | None]:
+        """As `caught_up`, where that takes no waiting and no more than a moment, else None.
+
+        So for a namespace in memory of at most `SMALL` memories, which nobody uses and which has not changed since.
+        """
+        with self._lock:
+            resident = self._held.get(namespace)
+            if resident is not None:
+                self._held.move_to_end(namespace)
+        if resident is None or resident.size > SMALL or not resident.lock.acquire(blocking=False):
+            yield None
+            return
+        try:
+            yield resident if resident.is_current(connection) else None
+        finally:
+            resident.lock.release()
 
     def clear(self) -> None:
         """Forget all."""
@@ -54,6 +79,7 @@ class Residents:
             self._held.clear()
             self._sizes.clear()
         self.bare.clear()
+        self.bodies.clear()
 
     def _resized(self, resident: Resident) -> int:
         """By how many bytes it grew; others may have to go for it."""

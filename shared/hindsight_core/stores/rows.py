@@ -199,12 +199,11 @@ def widen(blob: bytes) -> Vector:
     return np.frombuffer(blob, HALF).astype(np.float32)
 
 
-def unpack_memory(body: bytes, count: int | None, at: int | None) -> Memory:
+def accessed(memory: Memory, count: int | None, at: int | None) -> Memory:
     """A memory with its access statistics, None where it was never accessed."""
-    memory = decode_memory(body)
-    if count is None:
+    if count is None and memory.last_accessed_at is None and not memory.access_count:
         return memory
-    return replace(memory, access_count=count, last_accessed_at=None if at is None else instant(at))
+    return replace(memory, access_count=count or 0, last_accessed_at=None if at is None else instant(at))
 
 
 def unpack(row: Row) -> Record:
@@ -212,7 +211,7 @@ def unpack(row: Row) -> Record:
     body, fields, count, at, bare, mixed = row
     vector = None if bare is None else widen(bare)
     return Record(
-        memory=unpack_memory(body, count, at),
+        memory=accessed(decode_memory(body), count, at),
         index=decode_fields(fields),
         bare=vector,
         mixed=vector if mixed is None else widen(mixed),
