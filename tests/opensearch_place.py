@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import secrets
@@ -37,7 +38,7 @@ class OpenSearchPlace:
     def holding(self, text: str) -> list[str]:
         """The `_id`s of all documents that hold a text anywhere."""
         self._call("POST", "_refresh")
-        return [hit["_id"] for hit in self._hits("*") if text in json.dumps(hit["_source"], ensure_ascii=False)]
+        return [hit["_id"] for hit in self._hits("*") if text in _told(hit["_source"])]
 
     def ids(self, index: str, kind: str) -> list[str]:
         """The `_id`s of one kind of documents."""
@@ -64,6 +65,21 @@ class OpenSearchPlace:
         place = quote(name, safe="")
         self._client.put(f"/{self.prefix}-{index}/_doc/{place}?refresh=true", json=document).raise_for_status()
 
+    def as_before_schema_3(self) -> None:
+        """Make the memories' documents what an earlier schema wrote: one stored field with all of a record."""
+        stored = {"record": {"type": "keyword", "index": False, "doc_values": False, "store": True}}
+        self._client.put(f"/{self.prefix}-memories/_mapping", json={"properties": stored}).raise_for_status()
+        self._call("POST", "_refresh")
+        for hit in self._hits("memories"):
+            source = hit["_source"]
+            record = json.loads(base64.b64decode(source.pop("kept")))
+            mixed = source.pop("mixed", None)
+            record |= {"bare": source.pop("bare", mixed), "mixed": mixed if source.get("vectors") == "two" else None}
+            source["record"] = json.dumps(record)
+            place = f"/{self.prefix}-memories/_doc/{quote(hit['_id'], safe='')}?refresh=true"
+            self._client.put(place, params={"routing": hit["_routing"]}, json=source).raise_for_status()
+        self.put("state", "/schema", {"value": "2"})
+
     def remove(self) -> None:
         """Remove the indices."""
         self._client.delete(f"/{self.prefix}-*").raise_for_status()
@@ -84,3 +100,9 @@ class OpenSearchPlace:
 
     def _call(self, method: str, path: str, **options: object) -> None:
         self._client.request(method, f"/{self.prefix}-*/{path}", **options).raise_for_status()  # type: ignore[arg-type]
+
+
+def _told(source: dict[str, Any]) -> str:
+    """Everything a document says, in letters."""
+    kept = base64.b64decode(source.get("kept", "")).decode()
+    return kept + json.dumps(source, ensure_ascii=False)

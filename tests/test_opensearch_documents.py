@@ -135,3 +135,31 @@ def test_a_kept_impact_is_near_and_stays_what_it_is(impact: float) -> None:
     assert kept_impact(impact) == pytest.approx(impact, rel=1 / 512)
     assert kept_impact(kept_impact(impact)) == kept_impact(impact)
     assert np.float32(kept_impact(impact)).view(np.uint32) & 0x7FFF == 0
+
+
+async def test_documents_of_an_earlier_schema_are_written_anew_once(opensearch_place: OpenSearchPlace) -> None:
+    opensearch_place.empty()
+    before = open_store(opensearch_place.store_url)
+    await before.prepare("model-a")
+    two = replace(record(memory("two", "茶壶"), unit(1)), bare=unit(2))
+    await before.commit(NAMESPACE, puts(record(memory("none")), record(memory("one"), unit(1)), two))
+    held = await before.scan(NAMESPACE, Where(), after=None, limit=5)
+    await before.aclose()
+    opensearch_place.as_before_schema_3()
+    after = open_store(opensearch_place.store_url)
+    try:
+        await after.prepare("model-a")
+        for found in (
+            await after.scan(NAMESPACE, Where(), after=None, limit=5),
+            await after.get(NAMESPACE, ["none", "one", "two"]),
+        ):
+            assert [(one.memory, one.index) for one in found] == [(one.memory, one.index) for one in held]
+            for one, other in zip(found, held, strict=True):
+                assert np.array_equal(one.bare, other.bare)
+                assert np.array_equal(one.mixed, other.mixed)
+        page = await after.rank(NAMESPACE, search(vector=unit(1)))
+        assert {hit.memory.id: round(hit.parts.similarity, 3) for hit in page.hits} == {"none": 0, "one": 1, "two": 1}
+        changed = replace(two.memory, version=2, content="The kettle.")
+        assert await after.commit(NAMESPACE, puts(replace(two, memory=changed), run_id="later")) == 2
+    finally:
+        await after.aclose()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -35,10 +35,33 @@ async def both(one: Coroutine[Any, Any, A], other: Coroutine[Any, Any, B]) -> tu
     """The answers of both, at the same time. When one fails, the other is over too before the failure is raised."""
     tasks = asyncio.create_task(one), asyncio.create_task(other)
     try:
-        # `gather` alone would leave the other one running, unknown to everybody.
         return await asyncio.gather(*tasks)
     except BaseException:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await _end(tasks)
         raise
+
+
+async def several(jobs: Sequence[Callable[[], Coroutine[Any, Any, T]]], at_once: int) -> list[T]:
+    """The answers of all in their order, begun in their order, `at_once` of them at the same time.
+
+    When one fails, the others are over too before the failure is raised.
+    """
+    gate = asyncio.Semaphore(at_once)
+
+    async def run(job: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        async with gate:
+            return await job()
+
+    tasks = [asyncio.create_task(run(job)) for job in jobs]
+    try:
+        return await asyncio.gather(*tasks)
+    except BaseException:
+        await _end(tasks)
+        raise
+
+
+async def _end(tasks: Sequence[asyncio.Task[Any]]) -> None:
+    """`gather` alone would leave the others running, unknown to everybody."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

@@ -31,7 +31,7 @@ from hindsight_core.stores import MemoryStore, Query, Where, open_store
 from hindsight_core.stores.opensearch.address import parse
 from hindsight_core.stores.opensearch.conditions import filters
 from hindsight_core.stores.opensearch.connection import Connection
-from hindsight_core.stores.opensearch.documents import RECORD
+from hindsight_core.stores.opensearch.documents import MEMORY
 from hindsight_core.stores.opensearch.formula import Question, nearest, scored
 from hindsight_core.stores.opensearch.indices import Indices
 
@@ -75,7 +75,7 @@ class Bare:
         assert asked.vector is not None
         where = filters(NAMESPACE, asked.where, rankable=True)
         query = nearest("mixed", asked.vector, asked.limit, where, 64).query
-        return await self._indices.search("memories", NAMESPACE, {"query": query, "size": asked.limit, **RECORD})
+        return await self._indices.search("memories", NAMESPACE, {"query": query, "size": asked.limit, **MEMORY})
 
     async def formula(self, asked: Query) -> object:
         """The formula alone, over all memories, in one request."""
@@ -86,7 +86,7 @@ class Bare:
             where=filters(NAMESPACE, asked.where, rankable=True),
             now=asked.now,
         )
-        body = {"query": scored(question), "size": asked.limit, **RECORD}
+        body = {"query": scored(question), "size": asked.limit, **MEMORY}
         return await self._indices.search("memories", NAMESPACE, body)
 
     async def aclose(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
@@ -15,7 +15,7 @@ from hindsight_core.loops import PerLoop
 from hindsight_core.stores import ChangeSet
 from hindsight_core.stores.opensearch.dimensions import Dimensions
 from hindsight_core.stores.opensearch.heads import Heads, Intent, State
-from hindsight_core.stores.opensearch.indices import Indices
+from hindsight_core.stores.opensearch.indices import Action, Indices
 from hindsight_core.stores.opensearch.intents import Intents
 from hindsight_core.stores.opensearch.plans import Planner
 
@@ -62,7 +62,7 @@ class Commits:
                 intent = await self._intents.prepared(namespace, plan.after.version, intent, plan.steps)
                 opened = await self._swap(namespace, state, replace(plan.after, intent=intent))
                 if opened is not None:
-                    await self._finish(namespace, opened)
+                    await self._finish(namespace, opened, plan.steps)
                     return opened.sequence
         raise Conflict(
             f"The namespace {namespace!r} is being written so often that this change found no turn.",
@@ -94,9 +94,9 @@ class Commits:
                 raise OutcomeUnknown.after(exc) from exc
             return found
 
-    async def _finish(self, namespace: str, opened: State) -> None:
+    async def _finish(self, namespace: str, opened: State, steps: Sequence[Action]) -> None:
         try:
-            await self._intents.apply(namespace, opened)
+            await self._intents.apply(namespace, opened, steps)
         except StoreUnavailable as exc:
             raise OutcomeUnknown(
                 f"{exc.detail} The change is kept, and takes effect as soon as the namespace can be read again.",

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import math
+from base64 import b64decode
 from collections.abc import Mapping
+from functools import lru_cache
 
 import msgspec
 import numpy as np
@@ -20,19 +22,24 @@ from hindsight_core.stores.opensearch.connection import Json
 from hindsight_core.stores.opensearch.mapping import vector_field
 from hindsight_core.stores.rows import HALF, instant, narrow, widen
 
-# What makes a search bring records along. They are stored fields: to read one out of a document, the whole of it would
-# be parsed, with every number of its vectors.
-RECORD: Json = {"_source": False, "stored_fields": ["record"]}
+# What makes a search bring memories along, and whole records. They lie in columns of their own: reading anything else
+# of a document takes ten times as long, since the numbers of its vectors are unpacked with it.
+MEMORY: Json = {"stored_fields": "_none_", "docvalue_fields": ["kept"]}
+RECORD: Json = {"stored_fields": "_none_", "docvalue_fields": ["kept", "bare", "mixed"]}
+# The same of a document that is read by its id.
+SOURCE = ["kept", "bare", "mixed"]
 _ID_BYTES = 512
+# An impact tells how often a term is in how long a text: a few thousand different ones.
+_IMPACTS = 10_000
 # So many decimals tell all numbers of half precision apart.
 _DECIMALS = 8
 
 
-class Kept(msgspec.Struct, frozen=True, kw_only=True):
-    """A record in one piece, without its access statistics.
+class Kept(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A record without its access statistics; `born` is the version of the change that made the memory.
 
-    Vectors are in half precision, as in the embedded store, so that both compute with the same numbers; `mixed` is
-    None where it equals `bare`. `born` is the version of the change that made the memory.
+    Vectors lie beside it, in half precision as in the embedded store, so that both compute with the same numbers;
+    `bare` is None where it equals `mixed`.
     """
 
     memory: Memory
@@ -65,6 +72,7 @@ def feature(term: str) -> str:
     return term.replace("%", "%25").replace(".", "%2E") if "." in term or "%" in term else term
 
 
+@lru_cache(_IMPACTS)
 def kept_impact(impact: float) -> float:
     """The nearest number that a rank feature keeps as it is: it drops the lower 15 of the 32 bits of a float."""
     return float(((np.float32(impact).view(np.uint32) + np.uint32(0x4000)) & np.uint32(0xFFFF8000)).view(np.float32))
@@ -122,16 +130,16 @@ def document(namespace: str, record: Record, born: int) -> Json:
     }
     kept = Kept(memory=replace(memory, access_count=0, last_accessed_at=None), index=index, born=born)
     bare, mixed = vectors(record)
+    found["kept"] = _encode(kept)
     if bare is not None and mixed is not None:
-        kept = replace(kept, bare=narrow(bare), mixed=narrow(mixed))
+        found["mixed"] = narrow(mixed)
         found[vector_field("mixed", len(mixed))] = _decimals(mixed)
         found["vectors"] = "one"
-        if kept.bare == kept.mixed:
-            kept = replace(kept, mixed=None)
-        else:
+        own = narrow(bare)
+        if own != found["mixed"]:
+            found["bare"] = own
             found["vectors"] = "two"
             found[vector_field("bare", len(bare))] = _decimals(bare)
-    found["record"] = _encode(kept).decode()
     return {name: value for name, value in found.items() if value is not None and value != {}}
 
 
@@ -144,14 +152,35 @@ def _decimals(vector: Vector) -> list[float]:
     return rounded
 
 
+def unpacked(column: str) -> bytes:
+    """The bytes that an answer gives as Base64; of a hit it leaves out what fills up the end."""
+    return b64decode(column + "==")
+
+
 def kept_in_hit(hit: Json) -> Kept:
-    """What a hit of a search brought along that asked for `RECORD`."""
-    return _kept(hit["fields"]["record"][0])
+    """What a hit of a search brought along that asked for `MEMORY` or `RECORD`."""
+    return kept_in_document({name: values[0] for name, values in hit["fields"].items()})
 
 
 def kept_in_document(source: Json) -> Kept:
     """The same from the document itself."""
-    return _kept(source["record"])
+    kept = _kept(unpacked(source["kept"]))
+    if "mixed" not in source:
+        return kept
+    bare = unpacked(source["bare"]) if "bare" in source else None
+    return replace(kept, bare=bare, mixed=unpacked(source["mixed"]))
+
+
+def renewed(source: Json) -> Json:
+    """A document as it was before schema 3, which kept its record in one piece, as one of now."""
+    old = _kept(source["record"])
+    found = {name: value for name, value in source.items() if name != "record"}
+    found["kept"] = _encode(replace(old, bare=None, mixed=None))
+    if old.bare is not None:
+        found["mixed"] = old.mixed or old.bare
+    if old.mixed is not None:
+        found["bare"] = old.bare
+    return found
 
 
 def memory_of(kept: Kept, access: Json | None) -> Memory:
@@ -166,10 +195,10 @@ def record_of(kept: Kept, access: Json | None, *, vectors: bool = True) -> Recor
     """The record, with what its access counter says."""
     if not vectors:
         return Record(memory=memory_of(kept, access), index=kept.index)
-    bare = None if kept.bare is None else widen(kept.bare)
+    mixed = None if kept.mixed is None else widen(kept.mixed)
     return Record(
         memory=memory_of(kept, access),
         index=kept.index,
-        bare=bare,
-        mixed=bare if kept.mixed is None else widen(kept.mixed),
+        bare=mixed if kept.bare is None else widen(kept.bare),
+        mixed=mixed,
     )

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal, assert_never
 
 import msgspec
+import numpy as np
 
 from hindsight_core.ranking import DAY_MS, NEUTRAL_RECENCY, Decay, Field, Formula, Lexical, Similarity, Weight
 from hindsight_core.scoring import MEMORY_TYPES
@@ -23,8 +24,10 @@ from hindsight_core.stores.opensearch.connection import Json
 from hindsight_core.stores.opensearch.documents import feature
 from hindsight_core.stores.opensearch.mapping import vector_field
 
-# Adds nothing to a score, and matches all.
-ALL: Json = {"match_all": {"boost": 0}}
+# What `cosine_field` says where there is nothing to compare.
+NO_COSINE = -2.0
+# Finer than single precision can tell apart in a unit vector's numbers.
+_DECIMALS = 9
 
 _HALF = "(doc['half_life_days'].size() > 0 ? doc['half_life_days'].value : params.half_lives[(int) doc['type'].value])"
 _AGE = "(Math.max(0L, params.now - doc['moment'].value) / params.day)"
@@ -69,8 +72,8 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 def scored(question: Question, *among: Json) -> Json:
     """The memories that satisfy the conditions, and those in `among`, with their scores."""
     cosines = None if question.vector is None else compared("mixed", question.vector)
-    total = _total(question, _sum([ALL], [*_evidence(question, cosines), *_constants(question)]))
-    return {"bool": {"filter": [*question.where, *among], "should": total}}
+    evidence = [*_evidence(question, cosines), *_constants(question)]
+    return _total(question, {"bool": {"filter": [*question.where, *among], "should": evidence}})
 
 
 def promising(question: Question, cosines: Cosines | None, ids: Sequence[str]) -> Json:
@@ -93,7 +96,7 @@ def promising(question: Question, cosines: Cosines | None, ids: Sequence[str]) -
 
 def compared(which: Literal["mixed", "bare"], vector: Vector) -> Cosines:
     """The exact cosine of every memory; both vectors are unit vectors, so that their product is one."""
-    params = {"field": vector_field(which, len(vector)), "query_value": vector.tolist(), "space_type": "innerproduct"}
+    params = {"field": vector_field(which, len(vector)), "query_value": _numbers(vector), "space_type": "innerproduct"}
     script = {"lang": "knn", "source": "knn_score", "params": params}
     return Cosines({"script_score": {"query": {"match_all": {}}, "script": script}}, _OF_PRODUCT)
 
@@ -101,7 +104,7 @@ def compared(which: Literal["mixed", "bare"], vector: Vector) -> Cosines:
 def nearest(which: Literal["mixed", "bare"], vector: Vector, k: int, where: Sequence[Json], ef_search: int) -> Cosines:
     """About the `k` nearest of those that satisfy `where`."""
     search = {
-        "vector": vector.tolist(),
+        "vector": _numbers(vector),
         "k": k,
         "method_parameters": {"ef_search": max(ef_search, k)},
         "filter": {"bool": {"filter": list(where)}},
@@ -109,29 +112,37 @@ def nearest(which: Literal["mixed", "bare"], vector: Vector, k: int, where: Sequ
     return Cosines({"knn": {vector_field(which, len(vector)): search}}, _OF_NEAREST)
 
 
-def _total(question: Question, support: Json) -> list[Json]:
-    """The clauses whose scores add up: relevance first."""
+def cosine_field(vector: Vector) -> Json:
+    """What makes each hit of a search say its cosine with the vector, `NO_COSINE` where it has none."""
+    field = vector_field("mixed", len(vector))
+    source = f"doc[params.field].size() == 0 ? {NO_COSINE} : innerProduct(params.vector, doc[params.field])"
+    script = {"source": source, "params": {"field": field, "vector": _numbers(vector)}}
+    return {"script_fields": {"cosine": {"script": script}}}
+
+
+def _numbers(vector: Vector) -> list[float]:
+    """The vector for a request: so many decimals tell its numbers apart, and are half as long as all of them."""
+    rounded: list[float] = np.round(vector.astype(np.float64), _DECIMALS).tolist()
+    return rounded
+
+
+def _total(question: Question, support: Json) -> Json:
+    """The score, from memories whose `_score` is the evidence on them.
+
+    One script computes all that is not a constant: a second one would cost as much again.
+    """
     formula = question.formula
-    source = "Math.min(1.0, Math.max(0.0, (_score - params.offset) / params.span))"
-    params = {"offset": formula.offset + _lift(formula.relevance), "span": formula.span}
-    clauses = [_script(support, source, params, formula.relevance_weight)]
-    numbers: list[Decay | Field] = []
-    for signal in formula.rest:
-        match signal:
-            case Decay() | Field():
-                numbers.append(signal)
-            case Weight():
-                clauses.append(_constant(signal))
-            case _:
-                assert_never(signal)
-    return [*clauses, _numbers(numbers, question.now)]
-
-
-def _numbers(signals: Sequence[Decay | Field], now: int) -> Json:
-    """One script for all that is computed from numbers of a memory: a second one would cost as much again."""
-    terms = ["0.0"]
-    params: Json = {"now": now, "day": float(DAY_MS), "neutral": NEUTRAL_RECENCY}
-    for number, signal in enumerate(signals):
+    terms = ["params.relevance * Math.min(1.0, Math.max(0.0, (_score - params.offset) / params.span))"]
+    params: Json = {
+        "relevance": formula.relevance_weight,
+        "offset": formula.offset + _lift(formula.relevance),
+        "span": formula.span,
+        "now": question.now,
+        "day": float(DAY_MS),
+        "neutral": NEUTRAL_RECENCY,
+    }
+    constants: list[Json] = []
+    for number, signal in enumerate(formula.rest):
         params[f"w{number}"] = signal.weight
         match signal:
             case Decay():
@@ -139,9 +150,12 @@ def _numbers(signals: Sequence[Decay | Field], now: int) -> Json:
                 terms.append(f"params.w{number} * {_DECAY}")
             case Field():
                 terms.append(f"params.w{number} * doc['{signal.field}'].value")
+            case Weight():
+                constants.append(_constant(signal))
             case _:
                 assert_never(signal)
-    return _script({"match_all": {}}, " + ".join(terms), params, 1.0)
+    computed = _script(support, " + ".join(terms), params, 1.0)
+    return {"bool": {"must": [computed], "should": constants}} if constants else computed
 
 
 def _evidence(question: Question, cosines: Cosines | None) -> list[Json]:
@@ -191,10 +205,6 @@ def _constant(signal: Weight) -> Json:
 
 def _lift(signals: Sequence[object]) -> float:
     return sum(-signal.weight for signal in signals if isinstance(signal, Weight) and signal.weight < 0)
-
-
-def _sum(must: Sequence[Json], should: Sequence[Json]) -> Json:
-    return {"bool": {"must": list(must), "should": list(should)}}
 
 
 def _script(query: Json, source: str, params: Json, boost: float) -> Json:

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+from base64 import b64decode
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal
 
 import msgspec
 
 from hindsight_core.errors import StoreUnavailable
-from hindsight_core.loops import PerLoop
-from hindsight_core.stores.opensearch.connection import Connection, Json, Value, reason
+from hindsight_core.loops import PerLoop, several
+from hindsight_core.stores.opensearch.connection import Connection, Json, reason
 from hindsight_core.stores.opensearch.mapping import INDICES, Index, alias
 
 # What one request may weigh, in bytes: a body above 1 MB would hold up the event loop while it is sent.
 BULK_BYTES = 900_000
 _PAGE = 500
+# How many requests of one large change are under way: OpenSearch works on each with one processor.
+_AT_ONCE = 3
 _ATTEMPTS = 5
 _PAUSE = 0.1
 
@@ -61,16 +65,17 @@ class Indices:
         return alias(self._connection.address, index)
 
     async def documents(
-        self, index: Index, ids: Sequence[str], *, routing: str | None = None, source: Value = True
+        self, index: Index, ids: Sequence[str], *, routing: str | None = None, source: Sequence[str] | bool = True
     ) -> list[Json | None]:
         """The documents with these `_id`s in this order, None where there is none; never an older state."""
         found: list[Json | None] = []
+        params = {} if routing is None else {"routing": routing}
+        if source is not True:
+            params["_source"] = ",".join(source) if source else "false"
+        path = f"/{self.name(index)}/_mget"
         for start in range(0, len(ids), _PAGE):
-            wanted: list[Json] = []
-            for document in ids[start : start + _PAGE]:
-                one: Json = {"_index": self.name(index), "_id": document, "_source": source}
-                wanted.append(one if routing is None else {**one, "routing": routing})
-            answer = await self._connection.request("POST", "/_mget", {"docs": wanted})
+            wanted: Json = {"ids": ids[start : start + _PAGE]}
+            answer = await self._connection.request("POST", path, wanted, params=params)
             for document in answer["docs"]:
                 if "error" in document:
                     raise self._refused("does not read a document", document)
@@ -86,7 +91,13 @@ class Indices:
     async def searches(self, index: Index, routing: str, bodies: Sequence[Json]) -> list[Json]:
         """Several searches in one request."""
         head = msgspec.json.encode(
-            {"index": self.name(index), "routing": routing, "allow_partial_search_results": False}
+            {
+                "index": self.name(index),
+                "routing": routing,
+                "allow_partial_search_results": False,
+                # An answer holds for one instant: nobody asks for it again.
+                "request_cache": False,
+            }
         )
         lines = b"".join(head + b"\n" + msgspec.json.encode(body) + b"\n" for body in bodies)
         answer = await self._connection.request("POST", "/_msearch", lines)
@@ -113,10 +124,12 @@ class Indices:
 
         Actions must be such that they may be applied twice, unless `repeatable` is false.
         """
-        outcomes: list[Outcome] = []
-        for some in chunked(actions):
-            outcomes += await self._bulk(some, repeatable=repeatable)
-        return outcomes
+        chunks = chunked(actions)
+        # Of two actions on one document the later one must come later.
+        places = [(action.index, action.fields["_id"]) for chunk in chunks for action in chunk]
+        at_once = _AT_ONCE if len(set(places)) == len(places) else 1
+        jobs = [partial(self._bulk, chunk, repeatable=repeatable) for chunk in chunks]
+        return [outcome for outcomes in await several(jobs, at_once) for outcome in outcomes]
 
     async def refresh(self, index: Index) -> None:
         """What was written before is found by searches; calls at the same time share one refresh."""
@@ -143,7 +156,7 @@ class Indices:
             page = await self._connection.request("POST", f"/{self.name(index)}/_search", body, params={"scroll": "1m"})
             while hits := self._complete(page)["hits"]["hits"]:
                 for hit in hits:
-                    held = msgspec.json.encode(hit["_source"])
+                    held = msgspec.json.encode(hit["_source"]) + b64decode(hit["_source"].get("kept", ""))
                     if any(form in held for form in forms):
                         left.append(f"The document {hit['_id']} of {self.name(index)} holds the text.")
                 page = await self._connection.request(

@@ -47,10 +47,15 @@ class Intents:
         parts = [pack(part) for part in chunked(steps)]
         if len(parts) <= 1 and len("".join(parts)) <= _INLINE:
             return replace(intent, steps="".join(parts))
-        for number, part in enumerate(parts):
-            fields = {"_id": _part_id(namespace, intent, number)}
-            source = json({"namespace": namespace, "part_of": version, "part": part})
-            await self._indices.write([Action("state", "index", fields, source)])
+        await self._indices.write(
+            Action(
+                "state",
+                "index",
+                {"_id": _part_id(namespace, intent, number)},
+                json({"namespace": namespace, "part_of": version, "part": part}),
+            )
+            for number, part in enumerate(parts)
+        )
         return replace(intent, parts=len(parts))
 
     async def settled(self, namespace: str) -> State:
@@ -71,11 +76,11 @@ class Intents:
                 state = await self.close(namespace, state)
         return state
 
-    async def apply(self, namespace: str, state: State) -> None:
-        """Make the change of an open head come true."""
+    async def apply(self, namespace: str, state: State, steps: Sequence[Action] | None = None) -> None:
+        """Make the change of an open head come true; its `steps` are read where they are not given."""
         intent = state.intent
         assert intent is not None
-        await self._indices.write(await self._steps(namespace, intent))
+        await self._indices.write(await self._steps(namespace, intent) if steps is None else steps)
         if intent.erases:
             await self._eraser.erase(namespace, intent.erases, state.version)
         if _searchable(intent):

@@ -19,13 +19,15 @@ from hindsight_core.stores.opensearch.connection import Json
 Index: TypeAlias = Literal["memories", "journal", "retrievals", "state"]
 
 # What a later schema adds to the indices of an earlier one stands in `ADDED`.
-SCHEMA = 2
+SCHEMA = 3
 INDICES: tuple[Index, ...] = ("memories", "journal", "retrievals", "state")
 
 # A longer value than this is kept but not found by; anything longer than 32 766 bytes would be refused.
 _KEYWORD: Json = {"type": "keyword", "ignore_above": 8191}
 _LONG: Json = {"type": "long"}
 _KEPT: Json = {"type": "object", "enabled": False}
+# Bytes of any number, read without reading the rest of the document.
+_COLUMN: Json = {"type": "binary", "doc_values": True}
 
 _FIELDS: dict[Index, dict[str, Json]] = {
     "memories": {
@@ -61,7 +63,7 @@ _FIELDS: dict[Index, dict[str, Json]] = {
         "text": {"type": "rank_features"},
         "context": {"type": "rank_features"},
         **dict.fromkeys(("version", "born"), _KEPT),
-        "record": {"type": "keyword", "index": False, "doc_values": False, "store": True},
+        **dict.fromkeys(("kept", "mixed", "bare"), _COLUMN),
     },
     "journal": {
         **dict.fromkeys(("id", "namespace", "log", "memory_ids", "run_id"), _KEYWORD),
@@ -83,7 +85,10 @@ _FIELDS: dict[Index, dict[str, Json]] = {
 }
 
 # By the schema that brought them.
-ADDED: dict[int, dict[Index, list[str]]] = {2: {"memories": ["derived_from"]}}
+ADDED: dict[int, dict[Index, list[str]]] = {
+    2: {"memories": ["derived_from"]},
+    3: {"memories": ["kept", "mixed", "bare"]},
+}
 
 _SETTINGS: dict[Index, Json] = {
     "memories": {"knn": True},

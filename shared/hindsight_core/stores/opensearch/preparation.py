@@ -6,6 +6,8 @@ import asyncio
 
 from hindsight_core.errors import ConfigurationError, StoreUnavailable
 from hindsight_core.stores.opensearch.connection import Connection, Json, Refused
+from hindsight_core.stores.opensearch.documents import renewed
+from hindsight_core.stores.opensearch.erasure import versioned
 from hindsight_core.stores.opensearch.indices import Action, Indices, json
 from hindsight_core.stores.opensearch.mapping import INDICES, SCHEMA, added, creation
 
@@ -117,7 +119,21 @@ class Preparation:
         """Add what the indices of an earlier schema lack; several processes may do so at once."""
         for index, body in added(schema).items():
             await self._connection.request("PUT", f"/{self._indices.name(index)}/_mapping", body)
+        await self._renew()
         await self._indices.write([Action("state", "index", {"_id": _SCHEMA}, json({"value": str(SCHEMA)}))])
+
+    async def _renew(self) -> None:
+        """Write the documents anew that an earlier schema wrote, unless a later change has."""
+        kept: Json = {"exists": {"field": "kept"}}
+        body: Json = {"query": {"bool": {"must_not": [kept]}}, "version": True, "size": 200}
+        await self._indices.refresh("memories")
+        while hits := (await self._indices.search("memories", None, body))["hits"]["hits"]:
+            actions: list[Action] = []
+            for hit in hits:
+                place = {"_id": hit["_id"], "routing": hit["_routing"], **versioned(hit["_version"])}
+                actions.append(Action("memories", "index", place, json(renewed(hit["_source"]))))
+            await self._indices.write(actions)
+            await self._indices.refresh("memories")
 
     async def _put(self, name: str, body: Json) -> None:
         try:

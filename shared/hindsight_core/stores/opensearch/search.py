@@ -8,7 +8,7 @@ page is the exact one unless a better memory is none of these. A minimum score, 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -23,8 +23,25 @@ from hindsight_core.stores.opensearch.address import Options
 from hindsight_core.stores.opensearch.conditions import filters
 from hindsight_core.stores.opensearch.connection import Json
 from hindsight_core.stores.opensearch.dimensions import Dimensions
-from hindsight_core.stores.opensearch.documents import RECORD, Kept, kept_impact, kept_in_hit, memory_of, record_of
-from hindsight_core.stores.opensearch.formula import Cosines, Question, compared, nearest, promising, scored
+from hindsight_core.stores.opensearch.documents import (
+    MEMORY,
+    RECORD,
+    Kept,
+    kept_impact,
+    kept_in_hit,
+    memory_of,
+    record_of,
+)
+from hindsight_core.stores.opensearch.formula import (
+    NO_COSINE,
+    Cosines,
+    Question,
+    compared,
+    cosine_field,
+    nearest,
+    promising,
+    scored,
+)
 from hindsight_core.stores.opensearch.frequencies import Frequencies
 from hindsight_core.stores.opensearch.heads import State
 from hindsight_core.stores.opensearch.indices import Indices
@@ -33,7 +50,6 @@ NEAREST = 1000
 RECENT = 100
 # Less than what single precision can lose, so that a memory of exactly the minimum score is found.
 _ROUNDING = 5e-7
-# Ids alone: to read anything else of a hit is what a search of many hits costs.
 _IDS: Json = {"stored_fields": "_none_", "docvalue_fields": ["id"], "track_total_hits": False}
 _NEWEST: list[Json] = [{"_score": "desc"}, {"id": "desc"}]
 
@@ -90,16 +106,19 @@ class Search:
     async def _exact(
         self, namespace: str, query: Query, question: Question, scope: Sequence[Json], lowest: float | None
     ) -> RankedPage:
-        body = _page(query, scored(question)) | {"track_total_hits": True, **_counts(question.where, scope)}
+        page = _page(query, question, scored(question)) | {"track_total_hits": True}
+        bodies = [page, _counting(scope)]
         if lowest is not None:
-            body["min_score"] = lowest + question.lift
-        answer = await self._indices.search("memories", namespace, body)
-        in_scope, eligible = _counted(answer)
+            page["min_score"] = lowest + question.lift
+            bodies.append(_counting(question.where))
+        answer, *counts = await self._indices.searches("memories", namespace, bodies)
+        reached = _total(answer)
+        eligible = reached if lowest is None else _total(counts[1])
         return RankedPage(
             hits=await self._ranked(namespace, query, question, answer),
-            in_scope=in_scope,
+            in_scope=_total(counts[0]),
             eligible=eligible,
-            below=eligible - answer["hits"]["total"]["value"],
+            below=eligible - reached,
         )
 
     async def _surveyed(self, namespace: str, query: Query, where: Sequence[Json], scope: Sequence[Json]) -> _Survey:
@@ -108,21 +127,21 @@ class Search:
         held: Json = {"bool": {"filter": list(where)}}
         steady: Json = {"bool": {"filter": list(where), "must_not": lasting}}
         bodies: list[Json] = [
-            {"query": held, "size": 0, "track_total_hits": False, **_counts(where, scope)},
+            _counting(scope),
+            _counting(where),
             {"query": held, "size": RECENT, "sort": [{"moment": "desc"}], **_IDS},
             {"query": held, "size": RECENT, "sort": [{"confidence": "desc"}, {"moment": "desc"}], **_IDS},
             {"query": steady, "size": query.limit, "sort": [{"confidence": "desc"}, {"id": "desc"}], **_IDS},
         ]
-        counting, *others = await self._indices.searches("memories", namespace, bodies)
-        in_scope, eligible = _counted(counting)
+        in_scope, eligible, *others = await self._indices.searches("memories", namespace, bodies)
         ids = {hit["fields"]["id"][0] for answer in others for hit in answer["hits"]["hits"]}
-        return _Survey(in_scope, eligible, sorted(ids))
+        return _Survey(_total(in_scope), _total(eligible), sorted(ids))
 
     async def _approximate(self, namespace: str, query: Query, question: Question, survey: _Survey) -> RankedPage:
         cosines: Cosines | None = None
         if question.vector is not None:
             cosines = nearest("mixed", question.vector, NEAREST, question.where, self._options.ef_search)
-        body = _page(query, scored(question, promising(question, cosines, survey.promising)))
+        body = _page(query, question, scored(question, promising(question, cosines, survey.promising)))
         answer = await self._indices.search("memories", namespace, body)
         return RankedPage(
             hits=await self._ranked(namespace, query, question, answer),
@@ -188,29 +207,36 @@ class Search:
 
     async def _ranked(self, namespace: str, query: Query, question: Question, answer: Json) -> tuple[Ranked, ...]:
         """The hits, each with OpenSearch's score and the parts that the formula makes it of."""
-        hits = [(hit["_score"], kept_in_hit(hit)) for hit in answer["hits"]["hits"]]
-        counters = await self._accesses.of(namespace, (kept for _, kept in hits))
-        found: list[Ranked] = []
-        for score, kept in hits:
-            parts = _parts(query.formula, question, kept)
-            memory = memory_of(kept, counters.get(kept.memory.id))
-            found.append(Ranked(memory=memory, score=score - question.lift, parts=parts))
-        return tuple(found)
+        hits: list[Json] = answer["hits"]["hits"]
+        records = [kept_in_hit(hit) for hit in hits]
+        counters = await self._accesses.of(namespace, records)
+        return tuple(
+            Ranked(
+                memory=memory_of(kept, counters.get(kept.memory.id)),
+                score=hit["_score"] - question.lift,
+                parts=_parts(query.formula, question, kept, hit["fields"].get("cosine", [NO_COSINE])[0]),
+            )
+            for hit, kept in zip(hits, records, strict=True)
+        )
 
 
-def _page(query: Query, of: Json) -> Json:
+def _page(query: Query, question: Question, of: Json) -> Json:
     """The best of a query, in the order of the port."""
-    return {"query": of, "sort": _NEWEST, "size": query.limit, "track_total_hits": False, **RECORD}
+    body: Json = {"query": of, "sort": _NEWEST, "size": query.limit, "track_total_hits": False, **MEMORY}
+    return body if question.vector is None else body | cosine_field(question.vector)
 
 
-def _parts(formula: Formula, question: Question, kept: Kept) -> Parts:
+def _parts(formula: Formula, question: Question, kept: Kept, cosine: float) -> Parts:
     """What OpenSearch computed with, put into the formula once more: naming the parts would cost it ten times that."""
-    vectors = record_of(kept, None)
-    cosine = None
-    if question.vector is not None and vectors.mixed is not None:
-        cosine = float(vectors.mixed.astype(np.float64) @ question.vector.astype(np.float64))
     words = max(_bm25(question.weights, kept.index.text), _bm25(question.weights, kept.index.context))
-    return evaluate_one(formula, kept.memory, kept.index, cosine=cosine, bm25=words, now=question.now)[1]
+    return evaluate_one(
+        formula,
+        kept.memory,
+        kept.index,
+        cosine=None if cosine == NO_COSINE else cosine,
+        bm25=words,
+        now=question.now,
+    )[1]
 
 
 def _bm25(weights: Mapping[str, float], impacts: Mapping[str, float]) -> float:
@@ -222,18 +248,14 @@ def _fading(signal: Decay) -> list[str]:
     return [name for name, days in signal.half_lives.items() if days]
 
 
-def _counts(where: Sequence[Json], scope: Sequence[Json]) -> Json:
-    """Counts of what satisfies the scope and the filters, whatever the search finds.
-
-    A global aggregation sees the whole shard, so the conditions name the namespace.
-    """
-    named: Json = {"scope": {"bool": {"filter": list(scope)}}, "where": {"bool": {"filter": list(where)}}}
-    return {"aggs": {"all": {"global": {}, "aggs": {"n": {"filters": {"filters": named}}}}}}
+def _counting(conditions: Sequence[Json]) -> Json:
+    """A search that counts, beside the others: an aggregation over what another one leaves out reads all tenants."""
+    return {"query": {"bool": {"filter": list(conditions)}}, "size": 0, "track_total_hits": True}
 
 
-def _counted(answer: Json) -> tuple[int, int]:
-    buckets: dict[str, Any] = answer["aggregations"]["all"]["n"]["buckets"]
-    return buckets["scope"]["doc_count"], buckets["where"]["doc_count"]
+def _total(answer: Json) -> int:
+    total: int = answer["hits"]["total"]["value"]
+    return total
 
 
 def _neighbour(cosine: float, kept: Kept, counters: dict[str, Json]) -> Neighbour:

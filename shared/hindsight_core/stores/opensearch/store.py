@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,9 +32,16 @@ from hindsight_core.stores.opensearch.access import Accesses
 from hindsight_core.stores.opensearch.census import census, namespaces
 from hindsight_core.stores.opensearch.commits import Commits
 from hindsight_core.stores.opensearch.conditions import filters
-from hindsight_core.stores.opensearch.connection import Connection, Json, Value
+from hindsight_core.stores.opensearch.connection import Connection, Json
 from hindsight_core.stores.opensearch.dimensions import Dimensions
-from hindsight_core.stores.opensearch.documents import RECORD, document_id, kept_in_document, kept_in_hit, record_of
+from hindsight_core.stores.opensearch.documents import (
+    RECORD,
+    SOURCE,
+    document_id,
+    kept_in_document,
+    kept_in_hit,
+    record_of,
+)
 from hindsight_core.stores.opensearch.erasure import Eraser
 from hindsight_core.stores.opensearch.frequencies import Frequencies
 from hindsight_core.stores.opensearch.heads import Heads, State
@@ -55,6 +62,14 @@ _REMEMBERED = 10_000
 
 class _OutOfTime(StoreUnavailable):
     """A call took longer than it may."""
+
+
+class _Seen(NamedTuple):
+    """A head, everything up to it searchable; when it was asked for, and whether it was the same the time before."""
+
+    state: State
+    at: float
+    steady: bool
 
 
 class OpenSearchStore:
@@ -81,8 +96,7 @@ class OpenSearchStore:
         self._notes = Notes(indices)
         # Sequences that this process has made searchable itself, where a head does not say so.
         self._refreshed: dict[str, int] = {}
-        # Heads with the time at which they were asked for.
-        self._seen: dict[str, tuple[State, float]] = {}
+        self._seen: dict[str, _Seen] = {}
 
     async def prepare(self, identity: str | None) -> None:
         await self._preparation.prepare(identity)
@@ -107,7 +121,7 @@ class OpenSearchStore:
         async with self._in_time():
             await self._intents.settled(namespace)
             wanted = list(dict.fromkeys(ids))
-            found = await self._sources(namespace, wanted, ["record"])
+            found = await self._sources(namespace, wanted, SOURCE)
             kept = {memory_id: kept_in_document(source) for memory_id, source in found.items()}
             counters = await self._accesses.of(namespace, kept.values())
             records = {memory_id: record_of(one, counters.get(memory_id)) for memory_id, one in kept.items()}
@@ -120,7 +134,14 @@ class OpenSearchStore:
 
     async def rank(self, namespace: str, query: Query) -> RankedPage:
         async with self._in_time():
-            state, _ = await both(self._recent(namespace), self._frequencies.ahead(namespace, query.terms))
+            seen = self._seen.get(namespace)
+            if seen is None or not seen.steady or self._is_recent(seen):
+                state, _ = await both(self._recent(namespace), self._frequencies.ahead(namespace, query.terms))
+                return await self._search.rank(namespace, state, query)
+            # Most often nothing has changed, which is asked while it is being searched already.
+            state, page = await both(self._state(namespace), self._search.rank(namespace, seen.state, query))
+            if state.version == seen.state.version:
+                return page
             return await self._search.rank(namespace, state, query)
 
     async def neighbours(
@@ -267,9 +288,10 @@ class OpenSearchStore:
         What was acknowledged as searchable is found whatever the head says; the weights of terms may lag a moment.
         """
         seen = self._seen.get(namespace)
-        if seen is not None and asyncio.get_running_loop().time() - seen[1] < FRESH:
-            return seen[0]
-        return await self._state(namespace)
+        return seen.state if seen is not None and self._is_recent(seen) else await self._state(namespace)
+
+    def _is_recent(self, seen: _Seen) -> bool:
+        return asyncio.get_running_loop().time() - seen.at < FRESH
 
     async def _state(self, namespace: str) -> State:
         """The head, closed, with everything up to it searchable."""
@@ -281,10 +303,12 @@ class OpenSearchStore:
         for remembered in (self._seen, self._refreshed):
             if len(remembered) >= _REMEMBERED:
                 remembered.clear()
-        self._seen[namespace] = (state, now)
+        before = self._seen.get(namespace)
+        steady = before is not None and before.state.version == state.version
+        self._seen[namespace] = _Seen(state, now, steady)
         return state
 
-    async def _sources(self, namespace: str, ids: Sequence[str], source: Value) -> dict[str, Json]:
+    async def _sources(self, namespace: str, ids: Sequence[str], source: Sequence[str]) -> dict[str, Json]:
         """The documents of these memories, by id; without those that do not exist."""
         places = [document_id(namespace, memory_id) for memory_id in ids]
         found = await self._indices.documents("memories", places, routing=namespace, source=source)
