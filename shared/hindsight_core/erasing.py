@@ -6,7 +6,7 @@ import msgspec
 
 from hindsight_core.indexing import index_fields
 from hindsight_core.ledger import Ledger
-from hindsight_core.stores import MemoryStore, Record, Where
+from hindsight_core.stores import MemoryStore, Record
 from hindsight_core.traces import Traces
 
 _PAGE = 500
@@ -20,17 +20,10 @@ async def clear_contexts(
         record.memory.context for record in page if record.memory.context
     }
     gone = {record.memory.id for record in page}
-    after: str | None = None
-    while found := await store.scan(namespace, Where(), after=after, limit=_PAGE, vectors=False):
-        after = found[-1].memory.id
-        quoting = [
-            record.memory.id
-            for record in found
-            if record.memory.id not in gone
-            and (context := record.memory.context) is not None
-            and any(text in context for text in texts)
-        ]
-        for record in map(ledger.get, await store.get(namespace, quoting)):
+    quoting = [memory_id for memory_id in await store.following(namespace, texts) if memory_id not in gone]
+    for start in range(0, len(quoting), _PAGE):
+        some = await store.get(namespace, quoting[start : start + _PAGE])
+        for record in map(ledger.get, some):
             traces.turn(record.memory)
             cleared = msgspec.structs.replace(record.memory, context=None)
             bare = msgspec.structs.replace(record, memory=cleared, index=index_fields(cleared), mixed=record.bare)

@@ -7,7 +7,7 @@ typed fields of `Where`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Literal, Protocol, TypeAlias
 
 import msgspec
@@ -232,6 +232,10 @@ class MemoryStore(Protocol):
 
         Without `vectors` they come without any, which is quicker; such a record must not be put.
         """
+        ...
+
+    async def following(self, namespace: str, texts: Collection[str]) -> list[str]:
+        """The ids of the memories, of any status, in whose `context` one of these texts stands word for word."""
         ...
 
     async def census(self, namespace: str, statuses: Sequence[Status]) -> dict[tuple[str | None, MemoryType], int]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
+from hindsight_core.containing import Contained
 from hindsight_core.models import AuditEvent, MemoryType, Retrieval, Run, Status
 from hindsight_core.stores import Head, Log, Receipt, Record, Where
 from hindsight_core.stores.changes import decode_event, decode_retrieval, decode_run
@@ -28,6 +30,15 @@ _DECODE: dict[Log, Callable[[bytes], Any]] = {
     "runs": decode_run,
     "retrievals": decode_retrieval,
 }
+
+
+class _Before(msgspec.Struct, frozen=True):
+    """Of a memory, the turn before it."""
+
+    context: str | None = None
+
+
+_turn_before = msgspec.json.Decoder(_Before).decode
 
 _NAMING = {
     "runs": "SELECT run_id FROM events WHERE namespace = ? AND memory_id = ?",
@@ -123,6 +134,16 @@ def _few(connection: sqlite3.Connection, number: int | None, where: Where) -> bo
         (number, *statuses, where.expired_at, _SORTED_AT_MOST),
     ).fetchone()
     return bool(found < _SORTED_AT_MOST)
+
+
+def following(connection: sqlite3.Connection, namespace: str, texts: Collection[str]) -> list[str]:
+    wanted = Contained(texts)
+    found = connection.execute(
+        "SELECT m.id, b.memory FROM bodies b INDEXED BY bodies_context JOIN memories m ON m.row = b.row"
+        " WHERE instr(b.memory, x'2c22636f6e74657874223a22') > 0 AND m.namespace = ?",
+        (_number(connection, namespace),),
+    )
+    return [memory_id for memory_id, body in found if wanted.within(_turn_before(body).context or "")]
 
 
 def read(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Literal, TypeVar
@@ -129,6 +129,9 @@ class SqliteStore:
         self, namespace: str, where: Where, *, after: str | None, limit: int, vectors: bool = True
     ) -> list[Record]:
         return await self._read(lambda connection: reading.scan(connection, namespace, where, after, limit, vectors))
+
+    async def following(self, namespace: str, texts: Collection[str]) -> list[str]:
+        return await self._read(lambda connection: reading.following(connection, namespace, texts))
 
     async def census(self, namespace: str, statuses: Sequence[Status]) -> dict[tuple[str | None, MemoryType], int]:
         return await self._read(lambda connection: reading.census(connection, namespace, statuses))

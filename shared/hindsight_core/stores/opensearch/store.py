@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Collection, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hindsight_core.containing import Contained
 from hindsight_core.errors import OutcomeUnknown, StoreUnavailable
 from hindsight_core.loops import both
 from hindsight_core.models import AuditEvent, MemoryType, Retrieval, Run, Status
@@ -58,6 +59,7 @@ FRESH = 0.1
 # A change of so many memories has twice the time, of twice as many three times.
 _PIECE = 250
 _REMEMBERED = 10_000
+_PAGE = 1000
 
 
 class _OutOfTime(StoreUnavailable):
@@ -163,6 +165,15 @@ class OpenSearchStore:
             kept = [kept_in_hit(hit) for hit in hits]
             counters = await self._accesses.of(namespace, kept)
             return [record_of(one, counters.get(one.memory.id), vectors=vectors) for one in kept]
+
+    async def following(self, namespace: str, texts: Collection[str]) -> list[str]:
+        wanted = Contained(texts)
+        found: list[str] = []
+        after: str | None = None
+        while page := await self.scan(namespace, Where(), after=after, limit=_PAGE, vectors=False):
+            after = page[-1].memory.id
+            found += [one.memory.id for one in page if wanted.within(one.memory.context or "")]
+        return found
 
     async def census(self, namespace: str, statuses: Sequence[Status]) -> dict[tuple[str | None, MemoryType], int]:
         async with self._in_time():
