@@ -48,7 +48,7 @@ def put(store: MemoryStore, service: MemoryService) -> Put:
 @pytest.fixture
 def sweeping(store: MemoryStore, settings: Settings) -> MemoryService:
     """Without an embedder, as the function that sweeps is."""
-    return MemoryService(store, None, replace(settings, namespace=NAMESPACE, sweep_rate=0))
+    return MemoryService(store, None, replace(settings, namespace=NAMESPACE, sweep_rate=0, sweep_share=1.0))
 
 
 @pytest.fixture

@@ -71,6 +71,7 @@ SMALL = {
     "task_idle": "1d",
     "consolidate_within": "90d",
     "sweep_rate": 0,
+    "sweep_share": 1.0,
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import signal
 import subprocess
@@ -177,6 +178,13 @@ def test_over_http_the_server_sweeps(tmp_path: Path):
         assert fleet.start("--once", "expire").wait(PATIENCE) == 0
         fleet.end()
     assert [one.status for one in asyncio.run(stored(url))] == ["archived"] * 3
+
+
+def test_the_scheduler_gives_way_to_other_processes():
+    """A search on the same machine is worth more than a sweep."""
+    code = "import os; from hindsight_scheduler.__main__ import give_way; give_way(); print(os.nice(0))"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(told.stdout) >= min(19, os.nice(0) + 10)
 
 
 async def test_a_slot_is_taken_once_taken_over_when_it_lapsed_and_never_run_again(opened: OpenStore):

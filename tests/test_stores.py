@@ -351,6 +351,31 @@ async def test_a_census_counts_by_user_and_type_and_namespaces_are_those_with_me
     assert await store.namespaces(limit=1) == [NAMESPACE]
 
 
+async def test_what_stands_after_a_text_is_found_by_it_word_for_word(store: MemoryStore) -> None:
+    said = {
+        "a": "I moved. My flat is in Leeds now.",
+        "b": 'He said: "My flat is in Leeds"',
+        "c": "我换了车，新车是蓝色的",
+        "d": "ok, and?",
+        "e": None,
+        "f": "my flat is in leeds",
+    }
+    await store.commit(NAMESPACE, puts(*(record(memory(name, context=said[name])) for name in said)))
+    await store.commit("other", puts(record(memory("a", namespace="other", context=said["a"])), run_id="2"))
+    for texts, standing in (
+        (["My flat is in Leeds"], ["a", "b"]),
+        (["", "新车是蓝色的", 'said: "My'], ["b", "c"]),
+        (["ok, and?", "nobody says this"], ["d"]),
+        ([""], []),
+        ([], []),
+    ):
+        assert sorted(await store.following(NAMESPACE, texts)) == standing
+    await store.commit(NAMESPACE, puts(record(memory("a", version=2, context=None)), run_id="3"))
+    await store.commit(NAMESPACE, ChangeSet(run=run("4"), erases=("b",)))
+    assert await store.following(NAMESPACE, ["My flat is in Leeds"]) == []
+    assert await store.following("nobody", ["ok"]) == []
+
+
 async def test_every_change_is_seen_at_once_by_every_other_reader(opened: OpenStore) -> None:
     writer, reader = await opened(), await opened()
     query = search(tokens("kettle ferry"), unit(1), where=Where(statuses=("active",)))

@@ -35,7 +35,9 @@ def service_of(store: MemoryStore, settings: Settings) -> Callable[..., MemorySe
     """The service over the test's store, with settings of its own; no embedder, as the function has none."""
 
     def make(**fields: object) -> MemoryService:
-        return MemoryService(store, None, replace(settings, namespace=NAMESPACE, sweep_rate=0, **fields))
+        return MemoryService(
+            store, None, replace(settings, namespace=NAMESPACE, sweep_rate=0, sweep_share=1.0, **fields)
+        )
 
     return make
 

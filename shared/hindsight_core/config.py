@@ -146,6 +146,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     sweep_rate: Annotated[
         int, Meta(ge=0, description="Memories a sweep changes per second at most, so that searches go on; 0: no limit.")
     ] = 1000
+    sweep_share: Annotated[
+        float,
+        Meta(
+            gt=0, le=1, description="Share of the time that a sweep works, so that searches go on; 1: it takes no rest."
+        ),
+    ] = 0.5
     schedules: Annotated[
         str,
         Meta(description='Times of the scheduler\'s policies that differ, as JSON: `{"expire": "30s", "idle": ""}`.'),

@@ -138,7 +138,7 @@ class MemoryService:
         self._obedience = Obedience(store, cached, self._forgetter)
         self._tasks = Tasks(store, _gate(settings), self._write, settings.task_share)
         self._undoer = Undoer(store, cached)
-        self._sweeper = Sweeper(store, rules_of(settings), settings.sweep_rate, self.vectors)
+        self._sweeper = Sweeper(store, rules_of(settings), settings.sweep_rate, settings.sweep_share, self.vectors)
         self._updater = Updater(store, cached, self._forgetter)
         self._transfer = Transfer(store, cached)
 

@@ -27,6 +27,7 @@ from hindsight_core.forgetting import affected
 from hindsight_core.induction import voiced
 from hindsight_core.ledger import Ledger
 from hindsight_core.models import Run
+from hindsight_core.pacing import Pace
 from hindsight_core.passes import Found, Pass, View
 from hindsight_core.promotion import confirmed
 from hindsight_core.requests import Policy, SweepRequest
@@ -63,17 +64,19 @@ class _Place(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Sweeper:
-    """Sweeps a namespace by `rules`, changing at most `rate` memories a second (0: as many as the store takes)."""
+    """Sweeps a namespace by `rules`, as fast as `Pace` says of `rate` and `share`."""
 
-    def __init__(self, store: MemoryStore, rules: Rules, rate: int, vectors: VectorCache) -> None:
+    def __init__(self, store: MemoryStore, rules: Rules, rate: int, share: float, vectors: VectorCache) -> None:
         self._store = store
         self._rules = rules
         self._rate = rate
+        self._share = share
         self._vectors = vectors
 
     async def sweep(self, namespace: str, request: SweepRequest, caller: Caller) -> SweepReport:
         """Apply the policies of the request, all by default, in the order in which they depend on each other."""
-        work = _Sweep(self._store, self._rules, self._rate, self._vectors, namespace, request, caller)
+        pace = Pace(self._rate, self._share)
+        work = _Sweep(self._store, self._rules, pace, self._vectors, namespace, request, caller)
         return await work.run()
 
 
@@ -84,7 +87,7 @@ class _Sweep:
         self,
         store: MemoryStore,
         rules: Rules,
-        rate: int,
+        pace: Pace,
         vectors: VectorCache,
         namespace: str,
         request: SweepRequest,
@@ -92,7 +95,7 @@ class _Sweep:
     ) -> None:
         self._vectors = vectors
         self._store = store
-        self._rate = rate
+        self._pace = pace
         self._namespace = namespace
         self._request = request
         self._caller = caller
@@ -102,7 +105,6 @@ class _Sweep:
         self._view = View(store, namespace, rules, self._now, dry_run=request.dry_run)
         self._affected: list[Affected] = []
         self._reports: list[PolicyReport] = []
-        self._free_at = 0.0
 
     async def run(self) -> SweepReport:
         started = _time()
@@ -166,6 +168,7 @@ class _Sweep:
                 budget = self._request.budget_seconds
                 if budget is not None and _time() - started >= budget:
                     return True, after, examined, dict(actions)
+                await self._pace.rest()
         finally:
             await pages.aclose()
         return False, None, examined, dict(actions)
@@ -177,7 +180,7 @@ class _Sweep:
             return [(self._told(one), one.verdict.action) for one in found]
         if not found:
             return []
-        await self._wait_for_turn(len(found))
+        await self._pace.turn(len(found))
         for _ in range(_ATTEMPTS):
             ledger = Ledger(self._run(place), self._caller, self._now)
             done: list[tuple[Affected, str]] = []
@@ -239,12 +242,6 @@ class _Sweep:
         after = applied(one.memory, one.verdict, self._now)
         told = affected(one.memory, "erased" if after is None else after.status, one.verdict.reason)
         return told if one.voice is None else replace(told, before="absent")
-
-    async def _wait_for_turn(self, changes: int) -> None:
-        if not self._rate:
-            return
-        await asyncio.sleep(max(0.0, self._free_at - _time()))
-        self._free_at = _time() + changes / self._rate
 
 
 def _as_seen(one: Found, stored: dict[str, Record]) -> bool:

@@ -40,6 +40,7 @@ from hindsight_core.ids import new_id
 from hindsight_core.requests import SweepRequest
 from hindsight_core.service import MemoryService
 from hindsight_core.stores import MemoryStore, open_store
+from hindsight_scheduler.__main__ import give_way
 
 NAMESPACE = "bench"
 SHARES = (0.0025, 0.005, 0.01, 0.02)
@@ -93,6 +94,7 @@ async def fill(store: MemoryStore, count: int) -> None:
 
 async def sweeping(url: str, day: int, rate: int) -> None:
     """The other process: sweep once, and print what it took as JSON."""
+    give_way()
     store = open_store(url, cache_bytes=16 << 20)
     await store.prepare(None)
     service = MemoryService(store, None, msgspec.structs.replace(load({}, data_dir=Path()), sweep_rate=rate))

@@ -37,6 +37,7 @@ _COLUMNS: dict[str, Any] = {
     "row": np.dtype(np.int64),
     "id": np.dtype("S1"),
     "live": np.dtype(np.bool_),
+    "rankable": np.dtype(np.bool_),
     **{name: FACTS[name] for name in FACTS.names or ()},
 }
 _STAMP = np.dtype("<u8")
@@ -58,7 +59,6 @@ class Resident:
         self.text = Postings()
         self.context = Postings()
         self.labels = Postings()
-        self.rankable: Mask = np.zeros(0, np.bool_)
         self.documents = 0
         self.alive = 0
         self.unembedded = 0
@@ -117,7 +117,9 @@ class Resident:
         if self.sequence:
             gone = connection.execute("SELECT row FROM tombstones WHERE namespace = ? AND sequence > ?", since)
             dead = [row for (row,) in gone]
-            self._columns.put("live", self.slots_of(dead), False)
+            slots = self.slots_of(dead)
+            self._columns.put("live", slots, False)
+            self._columns.put("rankable", slots, False)
             self.bodies.drop(dead)
         changed = connection.execute("SELECT row FROM memories WHERE namespace = ? AND sequence > ?", since)
         rows = sorted(row for (row,) in changed)
@@ -128,11 +130,13 @@ class Resident:
             found_rows, facts = _fetch(connection, _KNOWN, some)
             self._put(self.slots_of(found_rows), facts)
         self._append(connection, rows[known:])
-        # Every status counts in the statistics of terms, but not what was erased nor what is never ranked.
-        self.rankable = self["live"] & (self["memory_type"] != CODES["memory_type"]["working"])
         self.documents = int(np.count_nonzero(self.rankable))
         self.alive = int(np.count_nonzero(self["live"]))
-        self.unembedded = int(np.count_nonzero(np.isnan(self["closeness"])))
+
+    @property
+    def rankable(self) -> Mask:
+        """What counts in the statistics of terms: of every status, but not what was erased nor what is never ranked."""
+        return self["rankable"]
 
     def slots_of(self, rows: Sequence[int]) -> Slots:
         """The slots of those rows that are known."""
@@ -199,6 +203,7 @@ class Resident:
             self._columns.put("live", slots, True)
             self._columns.put("id", slots, [name.encode() for name in ids])
             self._put(slots, facts)
+            self.unembedded += int(np.count_nonzero(np.isnan(self["closeness"][slots])))
             self._put_vectors(slots, vectors)
             # Blobs are joined chunk by chunk: a hundred thousand small ones would stay as holes in the heap.
             for field, column in enumerate(packed):
@@ -212,6 +217,7 @@ class Resident:
         values = np.frombuffer(b"".join(facts), FACTS)
         for name in FACTS.names or ():
             self._columns.put(name, slots, values[name])
+        self._columns.put("rankable", slots, values["memory_type"] != CODES["memory_type"]["working"])
 
     def _put_vectors(self, slots: Slots, blobs: Sequence[bytes | None]) -> None:
         held = [blob for blob in blobs if blob is not None]
