@@ -250,8 +250,8 @@ class Year:
             (self.important if important else self.used).append(Asked(memory.id, user, statement.question))
         base = self._embedder.of("passage", statement.text.replace("{v}", "…"))
         moved = self._noise.standard_normal(len(base), np.float32)
-        vector = base + MOVED * moved / np.linalg.norm(moved)
-        vector /= np.linalg.norm(vector)
+        vector = base + np.float32(MOVED / np.linalg.norm(moved)) * moved
+        vector /= np.float32(np.linalg.norm(vector))
         return Record(memory=memory, index=index_fields(memory), bare=vector, mixed=vector)
 
 
