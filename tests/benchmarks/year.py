@@ -49,7 +49,7 @@ from hindsight_core.indexing import index_fields
 from hindsight_core.models import AuditEvent, Memory, Run
 from hindsight_core.requests import Policy, Request, SearchRequest, SweepRequest
 from hindsight_core.service import MemoryService
-from hindsight_core.stores import ChangeSet, MemoryStore, Record, open_store
+from hindsight_core.stores import ChangeSet, MemoryStore, Record, Vector, open_store
 
 BEGIN = datetime(2025, 1, 1, tzinfo=UTC)
 DAYS = 365
@@ -250,8 +250,8 @@ class Year:
             (self.important if important else self.used).append(Asked(memory.id, user, statement.question))
         base = self._embedder.of("passage", statement.text.replace("{v}", "…"))
         moved = self._noise.standard_normal(len(base), np.float32)
-        vector = base + np.float32(MOVED / np.linalg.norm(moved)) * moved
-        vector /= np.float32(np.linalg.norm(vector))
+        vector: Vector = base + np.float32(MOVED / np.linalg.norm(moved)) * moved
+        vector = vector / np.float32(np.linalg.norm(vector))
         return Record(memory=memory, index=index_fields(memory), bare=vector, mixed=vector)
 
 
