@@ -165,7 +165,7 @@ def test_erase_proves_that_nothing_is_left_and_says_what_is(cli: Cli, tmp_path: 
     files = [file.read_bytes() for file in tmp_path.iterdir() if file.is_file()]
     assert files
     assert not any(word in held for held in files for word in (b"zanzibar", b"quokka"))
-    # Proving it is no formality: the same said elsewhere is found.
+    # Proving it is no formality: the same said or asked elsewhere is found.
     first, again = written(cli, "The kiosk opens at noon."), written(cli, "The kiosk opens at noon.")
     left = cli("erase", first, "--verify")
     assert left.code == 1

@@ -107,6 +107,18 @@ async def test_old_searches_and_receipts_are_removed_and_nothing_else(store: Mem
     assert await store.prune(NAMESPACE, "receipts", START_MS + 4 * DAY_MS, limit=None) == 2
 
 
+async def test_logged_searches_are_removed_by_their_ids_in_their_namespace_alone(store: MemoryStore) -> None:
+    for namespace in (NAMESPACE, "elsewhere"):
+        await store.commit(namespace, ChangeSet(run=run("0", namespace=namespace)))
+        entries = [replace(retrieval(name, []), namespace=namespace) for name in ("r1", "r2", "r3")]
+        await store.log(namespace, retrievals=entries)
+    await store.unlog(NAMESPACE, ["r1", "r3", "unknown"])
+    await store.unlog(NAMESPACE, [])
+    await store.unlog("nobody", ["r2"])
+    assert [r.id for r in await store.read(NAMESPACE, "retrievals")] == ["r2"]
+    assert [r.id for r in await store.read("elsewhere", "retrievals")] == ["r1", "r2", "r3"]
+
+
 async def test_what_remains_of_a_text_is_told_wherever_it_stands(store: MemoryStore) -> None:
     text = 'My "locker" code is kumquat. 柜子密码是金橘。'
     secret = memory("secret", text)

@@ -212,7 +212,7 @@ class Forgetter:
                 page = await self._store.get(namespace, [record.memory.id for record in page])
                 continue
             work.changed = True
-            await work.traces.remove()
+            await work.traces.remove(self._store, namespace)
             return touched, lost
         raise Conflict("The namespace is being written so often that this run found no turn.", remedy="Try again.")
 

@@ -219,7 +219,8 @@ class _Sweep:
                 await self._store.commit(self._namespace, ledger.changes(), expected=expected)
             except Conflict:
                 continue
-            await traces.remove()
+            if erased:
+                await traces.remove(self._store, self._namespace)
             return done
         return []
 

@@ -1,4 +1,4 @@
-"""What may be left of a memory outside its store: the vectors of every text that it ever was."""
+"""What may be left of a memory beside it: the vectors of every text that it ever was, and searches that quote it."""
 
 from __future__ import annotations
 
@@ -6,18 +6,24 @@ from collections.abc import Sequence
 
 from hindsight_core import readings
 from hindsight_core.cache.vectors import VectorCache
-from hindsight_core.models import AuditEvent, Memory
+from hindsight_core.models import AuditEvent, Memory, Retrieval
+from hindsight_core.quoting import Quoted
 from hindsight_core.stores import MemoryStore, Record
 
 _PAGE = 1000
 
 
 class Traces:
-    """Collects texts that are about to be erased, while they can still be read, and removes their vectors after."""
+    """Collects texts that are about to be erased, while they can still be read, and removes what is left of them.
+
+    Logged searches go before the erasure, which could not be found any more if it broke off after, and once more after
+    it: somebody may have asked meanwhile.
+    """
 
     def __init__(self, vectors: VectorCache) -> None:
         self._vectors = vectors
         self._texts: set[str] = set()
+        self._said: set[str] = set()
         self._identities: set[str] = set()
         self.left: str | None = None
         """What could not be removed, as a sentence for the caller."""
@@ -34,6 +40,7 @@ class Traces:
                 self._note(event.before)
                 self._note(event.after)
                 after = event.id
+        await self._unlog(store, namespace)
 
     def turn(self, memory: Memory) -> None:
         """Note the turn before a memory that stays itself."""
@@ -42,15 +49,17 @@ class Traces:
 
     def _note(self, memory: Memory | None) -> None:
         if memory is not None:
-            self._texts.update(text for text in (memory.content, memory.summary, memory.context) if text)
+            self._said.update(text for text in (memory.content, memory.summary, memory.context) if text)
             self._made_by(memory)
 
     def _made_by(self, memory: Memory) -> None:
         if memory.embedding_model is not None:
             self._identities.add(memory.embedding_model)
 
-    async def remove(self) -> None:
-        """Remove what is cached of them, once they are erased: here, and where processes share it."""
+    async def remove(self, store: MemoryStore, namespace: str) -> None:
+        """Remove what is left of them once they are erased: logged searches, and what is cached, here and elsewhere."""
+        await self._unlog(store, namespace)
+        self._texts |= self._said
         readings.forget()
         if not await self._vectors.erase(self._identities, self._texts):
             self.left = (
@@ -58,3 +67,15 @@ class Traces:
                 f" until it does, for {self._vectors.ttl:g} s at most."
             )
         self._texts.clear()
+        self._said.clear()
+
+    async def _unlog(self, store: MemoryStore, namespace: str) -> None:
+        """Remove the logged searches that quote one of the texts."""
+        if not self._said:
+            return
+        quoted = Quoted(self._said)
+        after: str | None = None
+        while page := await store.read(namespace, "retrievals", after=after, limit=_PAGE):
+            entries = [entry for entry in page if isinstance(entry, Retrieval)]
+            after = entries[-1].id
+            await store.unlog(namespace, [entry.id for entry in entries if quoted.by(entry.query)])

@@ -16,6 +16,7 @@ from hindsight_core.client import AsyncHindsight
 from hindsight_core.decoding import convert
 from hindsight_core.errors import InvalidInput, NotFound
 from hindsight_core.models import Memory
+from hindsight_core.quoting import Quoted
 from hindsight_core.remains import forms_of
 from hindsight_core.requests import ForgetRequest, ListRequest, PageRequest, Request
 
@@ -95,7 +96,7 @@ async def _places(memories: AsyncHindsight, target: Target, ids: Iterable[str], 
             pass
         else:
             yield f"The memory {memory_id} is still there."
-    forms = forms_of(texts)
+    forms, quoted = forms_of(texts), Quoted(texts)
     async for line in memories.export(convert(target.scope(), ListRequest)):
         if any(form in line for form in forms):
             known = msgspec.json.decode(line)["memory"]["id"]
@@ -111,8 +112,8 @@ async def _places(memories: AsyncHindsight, target: Target, ids: Iterable[str], 
     while True:
         found = await memories.retrievals(convert({**target.scope(), "cursor": cursor, "limit": 1000}, PageRequest))
         for entry in found.retrievals:
-            if any(form in msgspec.json.encode(entry) for form in forms):
-                yield f"The logged search {entry.id} holds the text."
+            if quoted.by(entry.query) or any(form in msgspec.json.encode(entry) for form in forms):
+                yield f"The logged search {entry.id} quotes the text."
         if (cursor := found.cursor) is None:
             break
     while True:

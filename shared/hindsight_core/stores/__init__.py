@@ -275,6 +275,10 @@ class MemoryStore(Protocol):
         """The stored answer under an idempotency key."""
         ...
 
+    async def unlog(self, namespace: str, ids: Sequence[str]) -> None:
+        """Remove these logged searches, as an erasure does; unknown ones are none."""
+        ...
+
     async def prune(
         self,
         namespace: str,

@@ -248,6 +248,15 @@ def existing(connection: sqlite3.Connection, number: int, ids: Sequence[str]) ->
     return found
 
 
+def unlog(connection: sqlite3.Connection, namespace: str, ids: Sequence[str]) -> None:
+    """Remove these logged searches; inside a transaction of the caller's."""
+    connection.executemany(
+        "DELETE FROM retrievals WHERE namespace = (SELECT number FROM namespaces WHERE name = ?) AND id = ?",
+        [(namespace, retrieval_id) for retrieval_id in ids],
+    )
+    connection.execute("INSERT OR REPLACE INTO meta VALUES ('wipe', ?)", (f"{namespace}:unlog:{ids[-1]}",))
+
+
 def prune(connection: sqlite3.Connection, namespace: str, log: str, before: int, limit: int | None) -> int:
     """Remove entries of one of two logs; inside a transaction of the caller's."""
     gone = connection.execute(

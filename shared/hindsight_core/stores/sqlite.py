@@ -33,7 +33,7 @@ from hindsight_core.stores import (
     notes,
     reading,
 )
-from hindsight_core.stores.changes import Transaction, prune, write_log
+from hindsight_core.stores.changes import Transaction, prune, unlog, write_log
 from hindsight_core.stores.connections import Connections
 from hindsight_core.stores.resident import Resident
 from hindsight_core.stores.residents import Residents
@@ -180,6 +180,14 @@ class SqliteStore:
 
     async def receipt(self, namespace: str, key: str) -> Receipt | None:
         return await self._read(lambda connection: reading.receipt(connection, namespace, key))
+
+    async def unlog(self, namespace: str, ids: Sequence[str]) -> None:
+        def run() -> None:
+            self._connections.write(lambda open_one: unlog(open_one, namespace, ids))
+            self._wiped = self._connections.wipe(wait=self._erase_wait)
+
+        if ids:
+            await self._on(self._writer, run)
 
     async def prune(
         self,

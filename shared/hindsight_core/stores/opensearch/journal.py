@@ -98,18 +98,15 @@ class Journal:
                 "at": millis(entry.at),
                 "body": msgspec.json.encode(entry).decode(),
             }
-            place = {"_id": _place(namespace, entry), "routing": namespace}
+            place = {"_id": _place(namespace, entry.id), "routing": namespace}
             actions.append(Action("retrievals", "create", place, json(source)))
         await self._indices.write(actions)
         return kept
 
-    async def drop(self, namespace: str, retrievals: Sequence[Retrieval]) -> None:
+    async def drop(self, namespace: str, ids: Sequence[str]) -> None:
         """Take logged searches back."""
         await self._indices.write(
-            [
-                Action("retrievals", "delete", {"_id": _place(namespace, entry), "routing": namespace})
-                for entry in retrievals
-            ]
+            [Action("retrievals", "delete", {"_id": _place(namespace, name), "routing": namespace}) for name in ids]
         )
 
     async def prune(
@@ -139,5 +136,5 @@ class Journal:
         return {"events": found.get("event", 0), "runs": found.get("run", 0)}
 
 
-def _place(namespace: str, entry: Retrieval) -> str:
-    return document_id(namespace, "retrieval", entry.id)
+def _place(namespace: str, retrieval_id: str) -> str:
+    return document_id(namespace, "retrieval", retrieval_id)

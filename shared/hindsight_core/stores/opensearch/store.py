@@ -201,7 +201,7 @@ class OpenSearchStore:
             hits = sorted({memory_id for entry in kept for memory_id, _, _ in entry.hits})
             left = await self._sources(namespace, hits, ["born"])
             late = [entry for entry in kept if any(memory_id not in left for memory_id, _, _ in entry.hits)]
-            await self._journal.drop(namespace, late)
+            await self._journal.drop(namespace, [entry.id for entry in late])
 
     async def read(
         self,
@@ -234,6 +234,10 @@ class OpenSearchStore:
         async with self._in_time():
             await self._intents.settled(namespace)
             return await self._journal.receipt(namespace, key)
+
+    async def unlog(self, namespace: str, ids: Sequence[str]) -> None:
+        async with self._in_time(1 + len(ids) // _PIECE):
+            await self._journal.drop(namespace, ids)
 
     async def prune(
         self,
