@@ -55,10 +55,10 @@ class OpenSearchPlace:
         answer = self._client.get(f"/{self.prefix}-{index}/_stats/docs").raise_for_status().json()
         return int(answer["_all"]["total"]["docs"]["deleted"])
 
-    def block(self, on: bool) -> None:
-        """Refuse writes to the memories, as OpenSearch does when its disk is full."""
+    def block(self, on: bool, index: str = "*") -> None:
+        """Refuse writes, as OpenSearch does to every index of a node whose disk is full."""
         body = {"index": {"blocks": {"read_only_allow_delete": True if on else None}}}
-        self._client.put(f"/{self.prefix}-memories/_settings", json=body).raise_for_status()
+        self._client.put(f"/{self.prefix}-{index}/_settings", json=body).raise_for_status()
 
     def put(self, index: str, name: str, document: dict[str, Any]) -> None:
         """Write one document as it is."""
@@ -80,9 +80,9 @@ class OpenSearchPlace:
             self._client.put(place, params={"routing": hit["_routing"]}, json=source).raise_for_status()
         self.put("state", "/schema", {"value": "2"})
 
-    def remove(self) -> None:
-        """Remove the indices."""
-        self._client.delete(f"/{self.prefix}-*").raise_for_status()
+    def remove(self, index: str = "*") -> None:
+        """Remove the indices, or one of them."""
+        self._client.delete(f"/{self.prefix}-{index}" + ("" if index == "*" else "-000001")).raise_for_status()
 
     def _hits(self, index: str) -> list[dict[str, Any]]:
         answer = self._client.post(f"/{self.prefix}-{index}/_search", json={"size": 10_000})

@@ -43,11 +43,11 @@ class Mortal(Connection):
         self.last: int | None = None
         self.sent: list[str] = []
 
-    async def _send(self, method: str, path: str, body: Any, params: Any) -> Any:
+    async def _send(self, method: str, path: str, body: Any, params: Any, within: float) -> Any:
         if len(self.sent) == self.last:
             raise Stopped
         self.sent.append(f"{method} {path}")
-        return await super()._send(method, path, body, params)
+        return await super()._send(method, path, body, params, within)
 
 
 OpenMortal = Callable[..., Awaitable[tuple[OpenSearchStore, Mortal]]]
@@ -185,12 +185,12 @@ async def test_a_writer_that_was_held_up_changes_nothing_that_came_after_it(
     send = connection._send
     first = len(connection.sent)
 
-    async def held_up(method: str, path: str, body: Any, params: Any) -> Any:
+    async def held_up(method: str, path: str, *sent: Any) -> Any:
         # The documents of the change are the second bulk request of a commit, after its head.
-        if path == "/_bulk" and sum(sent.endswith("/_bulk") for sent in connection.sent[first:]) == 1:
+        if path == "/_bulk" and sum(one.endswith("/_bulk") for one in connection.sent[first:]) == 1:
             arrived.set()
             await go_on.wait()
-        return await send(method, path, body, params)
+        return await send(method, path, *sent)
 
     connection._send = held_up  # type: ignore[method-assign]
     slow = asyncio.create_task(store.commit(NAMESPACE, MOVE))
@@ -229,8 +229,8 @@ async def test_a_change_whose_answer_is_lost_on_the_way_is_acknowledged_all_the_
     send = connection._send
     writes: list[str] = []
 
-    async def lossy(method: str, path: str, body: Any, params: Any) -> Any:
-        answer = await send(method, path, body, params)
+    async def lossy(method: str, path: str, *sent: Any) -> Any:
+        answer = await send(method, path, *sent)
         if path == "/_bulk":
             writes.append(path)
             if len(writes) == nth + 1:

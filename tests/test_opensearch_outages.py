@@ -19,7 +19,7 @@ from hindsight_core.stores.opensearch.address import parse
 from hindsight_core.stores.opensearch.connection import Connection
 from hindsight_core.stores.opensearch.indices import Indices
 from hindsight_core.stores.opensearch.mapping import SCHEMA
-from hindsight_core.stores.opensearch.preparation import Preparation
+from hindsight_core.stores.opensearch.preparation import GREETING, Preparation
 from hindsight_core.stores.opensearch.store import OpenSearchStore
 from opensearch_place import OpenSearchPlace
 from samples import EVERYTHING, NAMESPACE, memory, puts, record, run, search, unit
@@ -27,12 +27,11 @@ from samples import EVERYTHING, NAMESPACE, memory, puts, record, run, search, un
 Answer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
-def impatient(url: str, *, attempts: int) -> OpenSearchStore:
+def impatient(url: str, *, attempts: int, greeting: float = GREETING) -> OpenSearchStore:
     """A store that asks for its OpenSearch as often at the start, without a pause."""
     connection = Connection(parse(url))
-    return OpenSearchStore(
-        connection, preparation=Preparation(connection, Indices(connection), attempts=attempts, pause=0.0)
-    )
+    preparation = Preparation(connection, Indices(connection), attempts=attempts, pause=0.0, greeting=greeting)
+    return OpenSearchStore(connection, preparation=preparation)
 
 
 @asynccontextmanager
@@ -68,6 +67,32 @@ async def test_an_openSearch_that_never_starts_is_named_with_host_port_and_setti
         assert said in caught.value.detail
     assert caught.value.remedy
     assert caught.value.__cause__ is not None
+
+
+async def test_a_host_that_says_nothing_at_the_start_is_asked_in_vain_for_no_longer_than_is_said(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Whatever the timeout of a call is; and the log says what is waited for once, and no more."""
+    over = asyncio.Event()
+
+    async def silent(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await over.wait()
+        writer.close()
+
+    async with (
+        listening(silent) as port,
+        closing(impatient(f"opensearch://127.0.0.1:{port}?timeout=60", attempts=3, greeting=0.1)) as store,
+    ):
+        began = time.monotonic()
+        with pytest.raises(StoreUnavailable, match=r"asked 3 times in \d s ") as caught:
+            await store.prepare("model-a")
+        took = time.monotonic() - began
+        over.set()
+    assert took < 10.0
+    told = int(caught.value.detail.split("asked 3 times in ")[1].split(" s ")[0])
+    assert abs(told - took) <= 1.0
+    (event,) = caplog.records
+    assert (event.message, event.port, event.setting) == ("store.waiting", port, "HINDSIGHT_STORE")  # type: ignore[attr-defined]
 
 
 async def test_nothing_listening_is_an_error_of_every_verb_with_a_remedy() -> None:
@@ -130,16 +155,36 @@ async def test_a_closed_store_says_so(opensearch_place: OpenSearchPlace) -> None
         assert "closed" in answer.detail
 
 
-async def test_what_answers_but_is_no_openSearch_is_told_apart() -> None:  # noqa: N802
+_PAGE = b"<!DOCTYPE HTML>\n<html>\n<head><title>Error response</title></head>\n<body>File not found.</body></html>"
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "body"),
+    [
+        (b"200 OK", b"text/html", b"Hello"),
+        (b"404 Not Found", b"text/html", _PAGE),
+        (b"404 Not Found", b"text/plain", b""),
+        (b"404 Not Found", b"application/problem+json", b'{"title": "Not found", "status": 404, "code": "not_found"}'),
+        (b"404 Not Found", b"application/json", b'{"detail": "Not Found"}'),
+        (b"405 Method Not Allowed", b"text/plain", b"no"),
+    ],
+)
+async def test_what_answers_but_is_no_openSearch_is_told_apart_and_not_asked_again(  # noqa: N802
+    status: bytes, kind: bytes, body: bytes
+) -> None:
     async def greeting(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
-        writer.write(
-            b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 5\r\nConnection: close\r\n\r\nHello"
-        )
+        head = b"HTTP/1.1 %s\r\nContent-Type: %s\r\nContent-Length: %d\r\nConnection: close\r\n\r\n"
+        writer.write(head % (status, kind, len(body)) + body)
         await writer.drain()
         writer.close()
 
     async with listening(greeting) as port, closing(open_store(f"opensearch://127.0.0.1:{port}")) as store:
+        with pytest.raises(ConfigurationError, match="HINDSIGHT_STORE: What answers at 127") as caught:
+            await store.prepare("model-a")
+        assert len(caught.value.detail) < 250
+        assert "\n" not in caught.value.detail
+        assert caught.value.remedy == "Correct the address in HINDSIGHT_STORE."
         for answer in await every_reading_verb(store):
             assert isinstance(answer, StoreUnavailable)
             assert "does not answer as OpenSearch does" in answer.detail
@@ -193,17 +238,73 @@ async def test_processes_that_start_at_once_make_one_place(opensearch_url: str) 
         ]
 
 
-async def test_a_full_disk_is_told_and_the_change_takes_effect_once_there_is_room(
+async def test_what_is_lost_of_a_store_is_named_at_the_start_and_nothing_is_made_in_its_place(
+    opensearch_url: str,
+) -> None:
+    for lost in ("memories", "journal", "retrievals", "state"):
+        with OpenSearchPlace(opensearch_url) as place:
+            await place.make()
+            async with closing(open_store(place.store_url)) as store:
+                await store.commit(NAMESPACE, puts(record(memory("a"))))
+                place.remove(lost)
+                with pytest.raises(ConfigurationError, match=f"HINDSIGHT_STORE: .*-{lost} is gone") as caught:
+                    await store.prepare("model-a")
+                assert f"{place.prefix}-{lost}-000001" not in place.names()
+                # What the remedy says is the way to an empty one.
+                assert f"delete all indices {place.prefix}-*" in caught.value.remedy
+                place.remove()
+                await store.prepare("model-a")
+                assert await store.commit(NAMESPACE, puts(record(memory("b")))) == 1
+
+
+async def test_a_start_that_was_broken_off_is_finished_by_the_next(opensearch_url: str) -> None:
+    with OpenSearchPlace(opensearch_url) as place:
+        await place.make()
+        place.remove("retrievals")
+        place.remove("state")
+        async with closing(open_store(place.store_url)) as store:
+            await store.prepare("model-a")
+            assert await store.commit(NAMESPACE, puts(record(memory("a")))) == 1
+
+
+async def test_a_full_disk_is_told_nothing_of_the_change_is_stored_and_what_reads_goes_on(
     opensearch_place: OpenSearchPlace,
 ) -> None:
     opensearch_place.empty()
     async with closing(open_store(opensearch_place.store_url)) as store:
         await store.prepare("model-a")
+        await store.commit(NAMESPACE, puts(record(memory("a"))))
+        assert (await store.check()).status == "ok"
         opensearch_place.block(True)
         try:
-            with pytest.raises(OutcomeUnknown, match="block") as caught:
+            with pytest.raises(StoreUnavailable, match=r"takes no writes: .*flood-stage") as caught:
+                await store.commit(NAMESPACE, puts(record(memory("b")), run_id="2"))
+            assert not isinstance(caught.value, OutcomeUnknown)
+            assert "disk is probably full" in caught.value.remedy
+            found = await store.check()
+            assert (found.status, found.remedy) == ("degraded", caught.value.remedy)
+            assert "takes no writes" in found.detail
+            assert [r.memory.id for r in await store.scan(NAMESPACE, EVERYTHING, after=None, limit=5)] == ["a"]
+        finally:
+            opensearch_place.block(False)
+        assert (await store.check()).status == "ok"
+        assert (await store.head(NAMESPACE)).sequence == 1
+        assert await store.commit(NAMESPACE, puts(record(memory("b")), run_id="2")) == 2
+
+
+async def test_where_only_a_part_takes_no_writes_the_change_takes_effect_once_it_does(
+    opensearch_place: OpenSearchPlace,
+) -> None:
+    opensearch_place.empty()
+    async with closing(open_store(opensearch_place.store_url)) as store:
+        await store.prepare("model-a")
+        opensearch_place.block(True, "memories")
+        try:
+            with pytest.raises(OutcomeUnknown, match="takes no writes") as caught:
                 await store.commit(NAMESPACE, puts(record(memory("a"))))
             assert "takes effect" in caught.value.detail
+            assert "disk is probably full" in caught.value.remedy
+            assert (await store.check()).status == "degraded"
         finally:
             opensearch_place.block(False)
         assert [r.memory.id for r in await store.scan(NAMESPACE, EVERYTHING, after=None, limit=5)] == ["a"]

@@ -14,6 +14,7 @@ from hindsight_core.errors import Conflict, OutcomeUnknown, StoreUnavailable
 from hindsight_core.loops import PerLoop
 from hindsight_core.stores import ChangeSet
 from hindsight_core.stores.opensearch.dimensions import Dimensions
+from hindsight_core.stores.opensearch.failures import Refused
 from hindsight_core.stores.opensearch.heads import Heads, Intent, State
 from hindsight_core.stores.opensearch.indices import Action, Indices
 from hindsight_core.stores.opensearch.intents import Intents
@@ -83,6 +84,8 @@ class Commits:
         """The open head; None if another process came first."""
         try:
             return await self._heads.swap(namespace, state, new)
+        except Refused:
+            raise  # nothing has happened
         except StoreUnavailable as exc:
             # The answer is lost, the change may have happened.
             try:
@@ -100,7 +103,7 @@ class Commits:
         except StoreUnavailable as exc:
             raise OutcomeUnknown(
                 f"{exc.detail} The change is kept, and takes effect as soon as the namespace can be read again.",
-                remedy="Look before you repeat the request, or repeat it with the same idempotency_key.",
+                remedy=f"{exc.remedy} Look before you repeat the request, or repeat it with its idempotency_key.",
             ) from exc
         try:
             closed = await self._intents.close(namespace, opened)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import logging
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias, cast
 from weakref import WeakSet
@@ -17,6 +18,7 @@ from opensearchpy.serializer import Serializer
 from hindsight_core.errors import ConfigurationError, MissingExtra, StoreUnavailable
 from hindsight_core.loops import PerLoop
 from hindsight_core.stores.opensearch.address import Address
+from hindsight_core.stores.opensearch.failures import explained, foreign, is_blocked
 
 # What travels as JSON, either way; what an answer holds is known where it was asked for.
 Value: TypeAlias = Any
@@ -28,14 +30,6 @@ _WHILE_BROKEN = (0.05, 0.2)
 _REJECTED = 429
 _BUSY = frozenset({502, 503, 504})
 _CONNECTIONS = 32
-
-
-class Refused(StoreUnavailable):
-    """OpenSearch answers, and refuses; `said` is its reason. The same again is no use."""
-
-    def __init__(self, detail: str, *, remedy: str, said: str) -> None:
-        super().__init__(detail, remedy=remedy)
-        self.said = said
 
 
 class _Fast(Serializer):
@@ -60,6 +54,10 @@ class Connection:
         self.address = address
         self._clients: PerLoop[AsyncOpenSearch] = PerLoop(self._open)
         self._closed: WeakSet[asyncio.AbstractEventLoop] = WeakSet()
+        driver = logging.getLogger("opensearch")
+        if driver.level == logging.NOTSET:
+            # It logs every try with two tracebacks; what is the matter is told here, once, with what to do about it.
+            driver.setLevel(logging.CRITICAL)
 
     async def request(
         self,
@@ -69,22 +67,23 @@ class Connection:
         *,
         params: Mapping[str, Any] | None = None,
         repeatable: bool = True,
+        within: float | None = None,
     ) -> Value:
-        """The answer, decoded. What is `repeatable` is sent again when the connection broke or the node is busy."""
-        timeout = self.address.options.timeout
+        """The answer, decoded. What is `repeatable` is sent again when the connection broke or the node is busy.
+
+        An answer is waited for as long as the address says, `within` seconds where that is less.
+        """
+        timeout = min(self.address.options.timeout, within or self.address.options.timeout)
         attempt = 0
         while True:
             try:
-                return await self._send(method, path, body, params)
+                return await self._send(method, path, body, params, timeout)
             except TransportError as exc:
                 pauses = _pauses(exc, repeatable=repeatable)
                 if attempt >= len(pauses):
                     raise explained(exc, self.address, timeout) from exc
             except (OpenSearchException, msgspec.DecodeError, UnicodeError) as exc:
-                raise StoreUnavailable(
-                    f"What answers at {self.address} does not answer as OpenSearch does: {exc}.",
-                    remedy="Correct the address in HINDSIGHT_STORE.",
-                ) from exc
+                raise foreign(self.address, str(exc)) from exc
             await asyncio.sleep(pauses[attempt])
             attempt += 1
 
@@ -96,15 +95,13 @@ class Connection:
             await client.close()
 
     async def _send(
-        self, method: str, path: str, body: bytes | Json | None, params: Mapping[str, Value] | None
+        self, method: str, path: str, body: bytes | Json | None, params: Mapping[str, Value] | None, within: float
     ) -> Value:
         """One request; the seam at which tests let a process stop."""
         if asyncio.get_running_loop() in self._closed:
             raise StoreUnavailable(f"The store {self.address} is closed.", remedy="Open it again.")
         transport = self._clients.get().transport
-        return await transport.perform_request(
-            method, path, params=dict(params or {}), body=body, timeout=self.address.options.timeout
-        )
+        return await transport.perform_request(method, path, params=dict(params or {}), body=body, timeout=within)
 
     def _open(self) -> AsyncOpenSearch:
         address = self.address
@@ -144,70 +141,10 @@ def signer(address: Address) -> Callable[..., Value]:
 
 def _pauses(exc: TransportError, *, repeatable: bool) -> tuple[float, ...]:
     """How often, and when, the same request is worth another try."""
-    if exc.status_code == _REJECTED:
-        return _WHILE_BUSY  # nothing of it was done
+    if exc.status_code == _REJECTED:  # nothing of it was done
+        return () if is_blocked(_REJECTED, exc.info or exc.error) else _WHILE_BUSY
     if isinstance(exc, ConnectionTimeout) or not repeatable:
         return ()
     if isinstance(exc, NotConnected):
         return _WHILE_BROKEN
     return _WHILE_BUSY if exc.status_code in _BUSY else ()
-
-
-class _Cause(msgspec.Struct):
-    reason: str | None = None
-    caused_by: _Cause | None = None
-    root_cause: tuple[_Cause, ...] = ()
-
-    @property
-    def said(self) -> str | None:
-        inner = self.caused_by or next(iter(self.root_cause), None)
-        return (inner and inner.said) or self.reason
-
-
-class _Failure(msgspec.Struct):
-    error: _Cause | str = ""
-    message: str = ""  # Amazon's, of what does not reach OpenSearch
-
-
-def reason(info: Value) -> str:
-    """What OpenSearch says is wrong, in its own words; `info` is its answer, decoded or not."""
-    try:
-        failure = msgspec.json.decode(info, type=_Failure) if isinstance(info, str) else msgspec.convert(info, _Failure)
-    except msgspec.DecodeError:
-        return str(info)
-    error = failure.error if isinstance(failure.error, str) else failure.error.said
-    return (error or failure.message or str(info)).rstrip(".")
-
-
-def explained(exc: TransportError, address: Address, timeout: float) -> StoreUnavailable:
-    """The error of a request in words for an operator."""
-    where = f"OpenSearch at {address}"
-    if isinstance(exc, ConnectionTimeout):
-        return StoreUnavailable(
-            f"{where} did not answer within {timeout:g} s.",
-            remedy="Look at its load, or give HINDSIGHT_STORE a longer ?timeout=.",
-        )
-    if isinstance(exc, NotConnected):
-        return StoreUnavailable(
-            f"{where} cannot be reached: {exc.error}.", remedy="Start it, or correct the address in HINDSIGHT_STORE."
-        )
-    # The connection that signs requests leaves the answer as it came.
-    said, status = reason(exc.info or exc.error), int(exc.status_code)
-    match status:
-        case 429 | 502 | 503 | 504:
-            return StoreUnavailable(f"{where} is busy or starting: {said}.", remedy="Try again in a moment.")
-        case 401 | 403 if "block" not in said:
-            detail = f"{where} refuses the credentials: {said}."
-            remedy = "Correct user and password in HINDSIGHT_STORE, or what their role may do."
-        case 403:
-            detail = f"{where} takes no writes: {said}."
-            remedy = "Its disk is probably full: free space, then remove the block from the index."
-        case 404:
-            detail = f"{where} lacks something that was there: {said}."
-            remedy = "Restore the index from a snapshot, or restart Hindsight to begin with an empty one."
-        case 413:
-            detail, remedy = f"{where} takes no request of this size.", "Raise its http.max_content_length."
-        case _:
-            detail = f"{where} refuses a request ({status}): {said}."
-            remedy = "Use OpenSearch 2.19 or newer with its k-NN plugin."
-    return Refused(detail, remedy=remedy, said=said)

@@ -12,7 +12,8 @@ import msgspec
 
 from hindsight_core.errors import StoreUnavailable
 from hindsight_core.loops import PerLoop, several
-from hindsight_core.stores.opensearch.connection import Connection, Json, reason
+from hindsight_core.stores.opensearch.connection import Connection, Json
+from hindsight_core.stores.opensearch.failures import is_blocked, refusal
 from hindsight_core.stores.opensearch.mapping import INDICES, Index, alias
 
 # What one request may weigh, in bytes: a body above 1 MB would hold up the event loop while it is sent.
@@ -131,6 +132,12 @@ class Indices:
         jobs = [partial(self._bulk, chunk, repeatable=repeatable) for chunk in chunks]
         return [outcome for outcomes in await several(jobs, at_once) for outcome in outcomes]
 
+    async def admit(self) -> None:
+        """Raise what a write to any of the indices would be refused with; nothing is written for that."""
+        # Replaces a state that no document ever has: a conflict wherever writing is possible.
+        never: Json = {"_id": "/never", "routing": "never", "if_seq_no": 2**53, "if_primary_term": 2**53}
+        await self.write([Action(index, "index", never, "{}") for index in INDICES])
+
     async def refresh(self, index: Index) -> None:
         """What was written before is found by searches; calls at the same time share one refresh."""
         if index not in self._refreshers:
@@ -184,7 +191,7 @@ class Indices:
             for n, item in zip(waiting, answer["items"], strict=True):
                 ((_, info),) = item.items()
                 outcome = Outcome(info["status"], info)
-                if outcome.status == 429 and attempt + 1 < _ATTEMPTS:
+                if outcome.status == 429 and attempt + 1 < _ATTEMPTS and not is_blocked(429, info):
                     put_off.append(n)
                 elif outcome.status >= 300 and outcome.status != 409 and info.get("result") != "not_found":
                     raise self._refused("does not write a document", info)
@@ -206,11 +213,8 @@ class Indices:
             )
         return answer
 
-    def _refused(self, what: str, info: Mapping[str, Any]) -> StoreUnavailable:
-        return StoreUnavailable(
-            f"OpenSearch at {self._connection.address} {what}: {reason(dict(info))}.",
-            remedy="Look at the state of its shards and indices; restart Hindsight if one was deleted.",
-        )
+    def _refused(self, doing: str, info: Mapping[str, Any]) -> StoreUnavailable:
+        return refusal(self._connection.address, doing, info)
 
 
 class _Refresher:

@@ -3,50 +3,67 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+from collections.abc import Collection
 
 from hindsight_core.errors import ConfigurationError, StoreUnavailable
-from hindsight_core.stores.opensearch.connection import Connection, Json, Refused
+from hindsight_core.stores.opensearch.connection import Connection, Json
 from hindsight_core.stores.opensearch.documents import renewed
 from hindsight_core.stores.opensearch.erasure import versioned
+from hindsight_core.stores.opensearch.failures import Refused
 from hindsight_core.stores.opensearch.indices import Action, Indices, json
-from hindsight_core.stores.opensearch.mapping import INDICES, SCHEMA, added, creation
+from hindsight_core.stores.opensearch.mapping import INDICES, SCHEMA, Index, added, creation
 
 _SCHEMA = "/schema"
 _IDENTITY = "/identity"
 ATTEMPTS = 10
 PAUSE = 2.0
+GREETING = 2.0
+_log = logging.getLogger("hindsight.store")
 
 
 class Preparation:
     """Prepares the place of a connection; waits for an OpenSearch that is only starting.
 
-    It is asked `attempts` times, every `pause` seconds.
+    It is asked `attempts` times, every `pause` seconds, and given `greeting` seconds to say anything at all.
     """
 
     def __init__(
-        self, connection: Connection, indices: Indices, *, attempts: int = ATTEMPTS, pause: float = PAUSE
+        self,
+        connection: Connection,
+        indices: Indices,
+        *,
+        attempts: int = ATTEMPTS,
+        pause: float = PAUSE,
+        greeting: float = GREETING,
     ) -> None:
         self._connection = connection
         self._indices = indices
         self._attempts = attempts
         self._pause = pause
+        self._greeting = greeting
 
     async def prepare(self, identity: str | None) -> None:
         """See `MemoryStore.prepare`."""
         address = self._connection.address
+        loop = asyncio.get_running_loop()
+        began = loop.time()
         for attempt in range(self._attempts):
+            await asyncio.sleep(began + attempt * self._pause - loop.time())
             try:
                 return await self._prepare(identity)
             except Refused as exc:
-                raise ConfigurationError(exc.detail, remedy=exc.remedy) from exc
+                raise ConfigurationError(f"HINDSIGHT_STORE: {exc.detail}", remedy=exc.remedy) from exc
             except StoreUnavailable as exc:
+                where = {"setting": "HINDSIGHT_STORE", "host": address.host, "port": address.port}
                 if attempt + 1 == self._attempts:
                     raise StoreUnavailable(
-                        f"{exc.detail} It was asked {self._attempts} times in {self._attempts * self._pause:g} s"
+                        f"{exc.detail} It was asked {self._attempts} times in {loop.time() - began:.0f} s"
                         f" (HINDSIGHT_STORE names host {address.host}, port {address.port}).",
                         remedy=exc.remedy,
                     ) from exc
-            await asyncio.sleep(self._pause)
+                if attempt == 0:
+                    _log.warning("store.waiting", extra={"detail": exc.detail, **where})
         return None
 
     async def _prepare(self, identity: str | None) -> None:
@@ -98,15 +115,54 @@ class Preparation:
             )
 
     async def _stored(self) -> dict[str, str] | None:
-        """What the store is made for; None as long as its indices are not complete."""
-        name = self._indices.name("state")
-        known = await self._connection.request("GET", f"/_cat/aliases/{name}", params={"format": "json"})
-        if not known:
+        """What the store is made for; None when its indices are still to be made, or not all of them are.
+
+        Raises `ConfigurationError` when some of them are lost: nothing is made anew beside what others still hold.
+        """
+        there = await self._there()
+        facts = await self._facts() if "state" in there else {}
+        if _SCHEMA not in facts and await self._hold_anything(there):
+            # It was made before anything was written: by now it is there, if it ever was.
+            there = await self._there()
+            facts = await self._facts() if "state" in there else {}
+            if _SCHEMA not in facts:
+                raise self._lost("state")
+        if _SCHEMA not in facts:
             return None
+        for index in INDICES:
+            if index not in there:
+                raise self._lost(index)
+        return facts
+
+    async def _there(self) -> set[Index]:
+        """The indices whose names are known."""
+        names: dict[str, Index] = {self._indices.name(index): index for index in INDICES}
+        known = await self._connection.request(
+            "GET", f"/_cat/aliases/{','.join(names)}", params={"format": "json"}, within=self._greeting
+        )
+        return {names[alias["alias"]] for alias in known}
+
+    async def _facts(self) -> dict[str, str]:
         places = [_SCHEMA, _IDENTITY]
         found = await self._indices.documents("state", places)
-        facts = {place: one["_source"]["value"] for place, one in zip(places, found, strict=True) if one is not None}
-        return facts if _SCHEMA in facts else None
+        return {place: one["_source"]["value"] for place, one in zip(places, found, strict=True) if one is not None}
+
+    async def _hold_anything(self, indices: Collection[Index]) -> bool:
+        for index in indices:
+            await self._indices.refresh(index)
+            found = await self._indices.search(index, None, {"size": 0, "terminate_after": 1})
+            if found["hits"]["total"]["value"]:
+                return True
+        return False
+
+    def _lost(self, index: Index) -> ConfigurationError:
+        address = self._connection.address
+        return ConfigurationError(
+            f"HINDSIGHT_STORE: at {address} the index {self._indices.name(index)} is gone, and others that belong to it"
+            " are still there.",
+            remedy=f"Restore it from a snapshot. To begin with an empty store instead, delete all indices"
+            f" {address.prefix}-* or give another prefix.",
+        )
 
     async def _create(self) -> None:
         # The index with the schema's number comes last: where it is, all are.

@@ -44,6 +44,7 @@ from hindsight_core.stores.opensearch.documents import (
     record_of,
 )
 from hindsight_core.stores.opensearch.erasure import Eraser
+from hindsight_core.stores.opensearch.failures import Refused
 from hindsight_core.stores.opensearch.frequencies import Frequencies
 from hindsight_core.stores.opensearch.heads import Heads, State
 from hindsight_core.stores.opensearch.indices import Indices
@@ -279,6 +280,10 @@ class OpenSearchStore:
     async def check(self) -> Component:
         async with self._in_time():
             await self._indices.search("memories", None, {"size": 0, "terminate_after": 1})
+            try:
+                await self._indices.admit()
+            except Refused as exc:  # searches go on
+                return Component(name="store", status="degraded", detail=exc.detail, remedy=exc.remedy)
             return Component(name="store", status="ok", detail=f"OpenSearch at {self._connection.address}")
 
     async def remains(self, texts: Sequence[str]) -> list[str]:
