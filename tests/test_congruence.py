@@ -214,10 +214,53 @@ async def test_a_word_that_only_the_turn_before_holds_weighs_as_much_as_none_doe
         assert pages[1].hits[0].parts.lexical > 0
 
 
-async def test_many_terms_at_once_are_no_error_and_the_rare_ones_decide(pair: Pair) -> None:
-    many = [*(f"nosuchword{n}" for n in range(2000)), *tokens("harbour 小提琴")]
-    by = formula(calibration=(0.0, 0.6), weights=Weights(alpha=0.0, offset=0.0))
-    assert len((await pair.opensearch.rank(NAMESPACE, search(many, by=by))).hits) == 10
+async def test_a_long_question_with_every_filter_is_the_same_in_both(
+    tmp_path: Path, opensearch_place: OpenSearchPlace
+) -> None:
+    """However many words memories hold up to 400, and whatever else is asked; beyond, the rarest of them decide."""
+    opensearch_place.empty()
+    rng = random.Random(7)
+    words = [f"word{n}" for n in range(600)]
+    tags, metadata = tuple(f"tag {n}" for n in range(20)), {f"k{n}": n for n in range(20)}
+    fields = {"user_id": "ann", "session_id": "s", "task_id": "t", "key": "k", "tags": tags, "metadata": metadata}
+    records = [
+        record(memory(f"{n:03}", " ".join(rng.sample(words[n % 50 :: 2], 15)), **fields), unit(n, DIMENSION))
+        for n in range(200)
+    ]
+    where = Where(
+        user_id="ann",
+        session_id="s",
+        task_id="t",
+        key="k",
+        reader="planner",
+        statuses=("active", "pending"),
+        memory_types=("episodic", "semantic"),
+        kinds=("fact",),
+        sources=("user",),
+        tags_all=tags,
+        tags_any=tags,
+        metadata={name: (value,) for name, value in metadata.items()},
+        observed_from=START_MS - DAY_MS,
+        observed_to=START_MS + DAY_MS,
+        valid_at=START_MS + DAY_MS,
+        alive_at=START_MS + DAY_MS,
+        ids=tuple(f"{n:03}" for n in range(200)),
+    )
+    by = formula(calibration=(0.0, 0.6), weights=Weights(), speakers=("ann",), days=("05-01", "2024-05-01"))
+    url = opensearch_place.store_url
+    async with AsyncExitStack() as stack:
+        stores = await _open(stack, f"sqlite:///{tmp_path / 'long.db'}", url, f"{url}?exact_below=0")
+        for store in stores[:2]:
+            await store.commit(NAMESPACE, puts(*records))
+        for held, others in ((380, 0), (380, 2000), (600, 2000)):
+            asked = [*(f"nosuchword{n}" for n in range(others)), *words[:held]]
+            query = search(asked, unit(3, DIMENSION), where=where, by=by, limit=20)
+            embedded, exact, approximate = [await store.rank(NAMESPACE, query) for store in stores]
+            assert embedded.eligible == exact.eligible == approximate.eligible == 200
+            assert_same(exact, approximate, EXACT)
+            if held <= 400:
+                assert_same(embedded, exact, LEXICAL)
+                assert exact.hits[0].parts.lexical > 0.2
 
 
 @pytest.mark.parametrize("seed", range(2))

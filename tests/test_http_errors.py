@@ -17,6 +17,11 @@ from serving import serving
 
 JSON = {"Content-Type": "application/json"}
 LONE = b"\\ud800"
+MANY = [str(n) for n in range(1001)]
+
+
+def filtering(**filters: object) -> bytes:
+    return msgspec.json.encode({"query": "x", "filters": filters})
 
 
 @pytest.fixture
@@ -90,6 +95,10 @@ def fields(answer: httpx.Response) -> list[str]:
         ("/v1/search", b'{"query": "x", "filters": {"kind": ["fact", "rumour"]}}', "filters.kind[1]"),
         ("/v1/search", b'{"query": "x", "filters": {"kinds": "fact"}}', "filters.kinds"),
         ("/v1/search", b'{"query": "x", "filters": {"metadata": {"a": {"$gt": 1}}}}', "filters.metadata.a"),
+        ("/v1/search", filtering(tags_all=MANY), "filters.tags_all"),
+        ("/v1/search", filtering(tags_any=MANY), "filters.tags_any"),
+        ("/v1/search", filtering(metadata=dict.fromkeys(MANY, 1)), "filters.metadata"),
+        ("/v1/search", filtering(metadata={"a": MANY}), "filters.metadata.a"),
         ("/v1/search", b'{"query": "x", "filters": {"observed_from": "2025-05-01T08:00:00"}}', "filters.observed_from"),
         ("/v1/context", b'{"query": "x", "messages": []}', "query"),
         ("/v1/context", b'{"query": "x", "token_budget": 1}', "token_budget"),

@@ -123,8 +123,19 @@ async def test_every_condition_selects_the_same_in_scans_searches_counts_and_nei
         Where(tags_all=tuple(f"tag {n}" for n in range(3000))),
         Where(tags_all=("red",) * 3000, metadata={"n": (1, *(f"x {n}" for n in range(3000)))}),
         Where(statuses=("active", "pending") * 20_000),
+        Where(metadata={f"k{n}": (n,) for n in range(1500)}),
+        Where(metadata={"n": (1, *range(2, 40_000))}),
+        Where(metadata={"n": ()} | {f"k{n}": (n,) for n in range(20)}),
     ],
-    ids=["any tag", "all tags", "repeated tags and values", "repeated statuses"],
+    ids=[
+        "any tag",
+        "all tags",
+        "repeated tags and values",
+        "repeated statuses",
+        "many keys",
+        "many values of a key",
+        "a key without values",
+    ],
 )
 async def test_no_filter_is_too_long(filled: tuple[MemoryStore, list[Record]], where: Where) -> None:
     store, records = filled
@@ -132,6 +143,30 @@ async def test_no_filter_is_too_long(filled: tuple[MemoryStore, list[Record]], w
     assert await scanned(store, where) == sorted(chosen)
     page = await store.rank(NAMESPACE, search(["tea"], unit(1), where=where, limit=200))
     assert {hit.memory.id for hit in page.hits} == {r.memory.id for r in eligible(records, where)}
+
+
+async def test_many_tags_and_keys_at_once_must_all_hold(store: MemoryStore) -> None:
+    tags, metadata = tuple(f"tag {n}" for n in range(20)), {f"k{n}": [n, str(n)] for n in range(20)}
+    await store.commit(NAMESPACE, puts(record(memory("a", tags=tags, metadata=metadata), unit(1))))
+    wanted = {name: (*values, "other") for name, values in metadata.items()}
+    assert await scanned(store, Where(tags_all=tags, metadata=wanted)) == ["a"]
+    for n in range(20):
+        assert await scanned(store, Where(tags_all=(*tags[:n], "other", *tags[n + 1 :]))) == []
+        assert await scanned(store, Where(metadata=wanted | {f"k{n}": ("other",)})) == []
+
+
+async def test_a_long_question_still_finds_by_the_words_that_something_holds(store: MemoryStore) -> None:
+    by = formula(calibration=(0.0, 0.6), weights=Weights(alpha=0.0, offset=0.0))
+    talk = memory("a", "The harbour is closed.", context="The lighthouse burns.")
+    await store.commit(NAMESPACE, puts(record(talk), record(memory("b", "A kettle."))))
+    for word in ("harbour", "lighthouse"):
+        alone = await store.rank(NAMESPACE, search(tokens(word), by=by))
+        assert alone.hits[0].parts.lexical > 0.03
+        for many in (49, 60, 2000):
+            asked = [*(f"nosuchword{n}" for n in range(many)), *tokens(word)]
+            page = await store.rank(NAMESPACE, search(asked, by=by))
+            assert [hit.memory.id for hit in page.hits] == ["a", "b"]
+            assert [hit.parts for hit in page.hits] == [hit.parts for hit in alone.hits]
 
 
 async def test_intervals_are_half_open(store: MemoryStore) -> None:

@@ -26,6 +26,7 @@ from hindsight_core.models import (
 )
 
 BATCH_LIMIT = 500
+FILTER_LIMIT = 1000
 Role: TypeAlias = Literal["user", "assistant", "tool", "system"]
 Mode: TypeAlias = Literal["always", "auto"]
 Profile: TypeAlias = Literal["task", "default", "companion"]
@@ -120,10 +121,12 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     status: Status | tuple[Status, ...] | None = None
     source: Source | tuple[Source, ...] | None = None
     key: Key | None = None
-    tags_all: tuple[Tag, ...] = ()
-    tags_any: tuple[Tag, ...] = ()
-    metadata: dict[str, Scalar | list[Scalar]] = {}
-    ids: Annotated[tuple[MemoryId, ...], Meta(max_length=1000)] | None = None
+    tags_all: Annotated[tuple[Tag, ...], Meta(max_length=FILTER_LIMIT)] = ()
+    tags_any: Annotated[tuple[Tag, ...], Meta(max_length=FILTER_LIMIT)] = ()
+    metadata: Annotated[
+        dict[str, Scalar | Annotated[list[Scalar], Meta(max_length=FILTER_LIMIT)]], Meta(max_length=FILTER_LIMIT)
+    ] = {}
+    ids: Annotated[tuple[MemoryId, ...], Meta(max_length=FILTER_LIMIT)] | None = None
     observed_from: datetime | None = None
     observed_to: datetime | None = None
 

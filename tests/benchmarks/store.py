@@ -103,11 +103,22 @@ def changes(run_id: str, namespace: str, puts: list[Record]) -> ChangeSet:
     return ChangeSet(run=run, puts=tuple(puts), events=events)
 
 
-async def fill(store: MemoryStore, namespace: str, count: int, *, contexts: bool, seed: int = 0) -> None:
+async def fill(
+    store: MemoryStore,
+    namespace: str,
+    count: int,
+    *,
+    contexts: bool,
+    seed: int = 0,
+    tell: Callable[[int], None] = lambda _done: None,
+) -> None:
+    """Write so many memories, searchable when all are written; `tell` hears how many there are after each page."""
     rng = np.random.default_rng(seed)
     for first in range(0, count, 1000):
         some = records(rng, namespace, first, min(1000, count - first), contexts=contexts)
-        await store.commit(namespace, changes(f"fill-{first}", namespace, some))
+        done = first + len(some)
+        await store.commit(namespace, changes(f"fill-{first}", namespace, some), searchable=done == count)
+        tell(done)
 
 
 def query(rng: np.random.Generator) -> Query:

@@ -2,10 +2,13 @@
 
     python tests/benchmarks/stores_side_by_side.py [--sizes 1000 10000] [--rounds 100] [--url http://127.0.0.1:9200]
 
-Without `--url` a real node is started (see localstack). 100 000 memories take a quarter of an hour to index on a small
+Without `--url` a real node is started (see localstack). 100 000 memories take about ten minutes to index on a small
 machine, so they are measured only when asked for. The question's own embedding is no part of any figure; calls take
 turns, so that what else the machine does hits all alike. Ends with 1 when the two stores disagree, when a search costs
 more over the bare query than promised, or when the approximate page misses more of the exact one than promised.
+
+The bare query is the k-NN query for eight with the same filters, whole memories in its answer. "Of a hundred" is what
+the service asks for, which compares the hits with each other and gives the best of them.
 """
 
 from __future__ import annotations
@@ -63,6 +66,21 @@ async def take_turns(calls: dict[str, Callable[[int], Awaitable[object]]], round
     }
 
 
+class Progress:
+    """Says how far a long filling is, ten times."""
+
+    def __init__(self, size: int, name: str) -> None:
+        self._size, self._name, self._began = size, name, time.perf_counter()
+
+    def tell(self, done: int) -> None:
+        if self._size >= 50_000 and done % (self._size // 10) == 0:
+            print(f"  {done} memories are in {self._name} after {self.seconds:.0f} s", flush=True)
+
+    @property
+    def seconds(self) -> float:
+        return time.perf_counter() - self._began
+
+
 class Bare:
     """What anybody would send to the same index, without a memory's rules around it."""
 
@@ -88,6 +106,16 @@ class Bare:
         )
         body = {"query": scored(question), "size": asked.limit, **MEMORY}
         return await self._indices.search("memories", NAMESPACE, body)
+
+    async def settled(self) -> None:
+        """Wait until what was written is merged, which would hold up whatever is measured."""
+        while await self._merges():  # noqa: ASYNC110 (nothing tells of it)
+            await asyncio.sleep(1)
+
+    async def _merges(self) -> int:
+        path = f"/{self._indices.name('memories')}/_stats/merge"
+        merges: int = (await self._connection.request("GET", path))["_all"]["total"]["merges"]["current"]
+        return merges
 
     async def aclose(self) -> None:
         await self._connection.aclose()
@@ -115,9 +143,11 @@ async def measure(size: int, rounds: int, place: str, path: Path, *, contexts: b
     try:
         for name, store in (("SQLite", sqlite), ("OpenSearch", opensearch)):
             await store.prepare("bench")
-            began = time.perf_counter()
-            await fill(store, NAMESPACE, size, contexts=contexts)
-            print(f"\n{size} memories into {name}: {size / (time.perf_counter() - began):.0f} a second")
+            print()
+            progress = Progress(size, name)
+            await fill(store, NAMESPACE, size, contexts=contexts, tell=progress.tell)
+            print(f"{size} memories into {name}: {size / progress.seconds:.0f} a second", flush=True)
+        await bare.settled()
         pages = [[await store.rank(NAMESPACE, one) for one in asked[:20]] for store in (sqlite, exact)]
         apart = max(
             abs(a.score - b.score)
@@ -133,11 +163,13 @@ async def measure(size: int, rounds: int, place: str, path: Path, *, contexts: b
         ]
         vectors = rng.standard_normal((len(asked), 1, DIMENSION), dtype=np.float32)
         vectors /= np.linalg.norm(vectors, axis=2, keepdims=True)
+        hundred = [msgspec.structs.replace(query(rng), limit=100) for _ in asked]
         figures = await take_turns(
             {
                 "search, SQLite": lambda n: sqlite.rank(NAMESPACE, asked[n]),
                 "search, OpenSearch": lambda n: opensearch.rank(NAMESPACE, asked[n]),
                 "search again, OpenSearch": lambda n: opensearch.rank(NAMESPACE, asked[n]),
+                "search of a hundred, OpenSearch": lambda n: opensearch.rank(NAMESPACE, hundred[n]),
                 "search, OpenSearch, exact": lambda n: exact.rank(NAMESPACE, asked[n]),
                 "search, OpenSearch, approximate": lambda n: approximate.rank(NAMESPACE, asked[n]),
                 "bare k-NN query": lambda n: bare.nearest(asked[n]),
@@ -156,10 +188,12 @@ async def measure(size: int, rounds: int, place: str, path: Path, *, contexts: b
         )
         for name, figure in figures.items():
             print(f"  {name:34} {figure}")
-        basis, ours = figures["bare k-NN query"], figures["search, OpenSearch"]
+        basis = figures["bare k-NN query"]
         allowed = 1.2 * basis.p50 + 2.0
-        kept &= ours.p50 - basis.p50 <= allowed
-        print(f"  over the bare query: {ours.p50 - basis.p50:.1f} ms of {allowed:.1f} allowed")
+        for name in ("search, OpenSearch", "search of a hundred, OpenSearch"):
+            over = figures[name].p50 - basis.p50
+            kept &= over <= allowed
+            print(f"  {name}: {over:.1f} ms over the bare query of {allowed:.1f} allowed")
         share = await recall(approximate, exact, asked[:50])
         kept &= share >= RECALL
         wordless = await recall(approximate, exact, [msgspec.structs.replace(one, terms=()) for one in asked[:50]])

@@ -14,7 +14,18 @@ from hindsight_core.stores.opensearch.connection import Json
 NOTHING: Json = {"match_none": {}}
 NEVER = 2**63 - 1
 _LABEL = 256
-_CLAUSES = 32
+# A request may have 1024 clauses, most of which its terms take; these stand in it twice.
+_CLAUSES = 8
+# Whether a memory holds a value of every group.
+_EACH = """
+def held = new HashSet(doc['FIELD']);
+for (group in params.groups) {
+  boolean found = false;
+  for (value in group) { if (held.contains(value)) { found = true; break; } }
+  if (!found) return false;
+}
+return true;
+"""
 
 
 def metadata_label(name: str, value: Scalar) -> str:
@@ -55,11 +66,9 @@ def filters(namespace: str, where: Where, *, rankable: bool = False) -> list[Jso
     ):
         if values is not None:
             found.append(_one_of(name, values))
-    found.extend(_all_of("tags", list(dict.fromkeys(where.tags_all))))
-    found.extend(
-        _one_of("metadata", [metadata_label(name, value) for value in values])
-        for name, values in where.metadata.items()
-    )
+    found.extend(_each_of("tags", [[tag] for tag in dict.fromkeys(where.tags_all)]))
+    labels = [[metadata_label(name, value) for value in values] for name, values in where.metadata.items()]
+    found.extend(_each_of("metadata", labels))
     if where.no_user:
         found.append({"bool": {"must_not": [{"exists": {"field": "user_id"}}]}})
     if where.reader is None:
@@ -86,12 +95,12 @@ def _is(field: str, value: str) -> Json:
     return {"term": {field: value}}
 
 
-def _all_of(field: str, values: list[str]) -> list[Json]:
-    """A query may have 1 024 clauses; beyond a few, one script looks for the rest of the values."""
-    found = [_is(field, value) for value in values[:_CLAUSES]]
-    if rest := values[_CLAUSES:]:
-        source = f"doc['{field}'].containsAll(params.values)"
-        found.append({"script": {"script": {"source": source, "params": {"values": rest}}}})
+def _each_of(field: str, groups: list[list[str]]) -> list[Json]:
+    """One value of every group; beyond a few groups, one script looks for the rest of them."""
+    found = [_one_of(field, values) for values in groups[:_CLAUSES]]
+    if rest := groups[_CLAUSES:]:
+        source = _EACH.replace("FIELD", field)
+        found.append({"script": {"script": {"source": source, "params": {"groups": rest}}}})
     return found
 
 

@@ -24,6 +24,8 @@ from hindsight_core.stores.opensearch.connection import Json
 from hindsight_core.stores.opensearch.documents import feature
 from hindsight_core.stores.opensearch.mapping import vector_field
 
+# So many terms of a question find memories to score: who holds but others gets no high score from them.
+_PROMISING = 50
 # What `cosine_field` says where there is nothing to compare.
 NO_COSINE = -2.0
 # Finer than single precision can tell apart in a unit vector's numbers.
@@ -84,7 +86,8 @@ def promising(question: Question, cosines: Cosines | None, ids: Sequence[str]) -
     for signal in question.formula.relevance:
         match signal:
             case Lexical():
-                found.extend(_holding(field, term) for field in ("text", "context") for term in question.weights)
+                heaviest = sorted(question.weights, key=lambda term: -question.weights[term])[:_PROMISING]
+                found.extend(_holding(field, term) for field in ("text", "context") for term in heaviest)
             case Weight() if signal.field == "days" and signal.weight > 0:
                 found.append({"terms": {signal.field: list(signal.values)}})
             case Similarity() | Weight():

@@ -16,14 +16,17 @@ from hindsight_core.stores.opensearch.indices import Indices
 
 _NAMESPACES = 256
 _TERMS = 10_000
-# A query of more than 1024 clauses is refused, and a term takes four; the rarest terms say most.
-_AT_MOST = 240
+# A request of more than 1024 clauses is refused, and a term takes two.
+_AT_MOST = 400
+# From so many terms on it is worth a request to leave out those that nothing holds.
+_MANY = 50
 
 
 class _Known(msgspec.Struct):
     sequence: int
     documents: int = -1
     containing: dict[str, int] = {}
+    in_contexts: dict[str, bool] = {}
 
 
 class Frequencies:
@@ -34,11 +37,17 @@ class Frequencies:
         self._known: OrderedDict[str, _Known] = OrderedDict()
 
     async def weights(self, namespace: str, sequence: int, terms: Sequence[str]) -> dict[str, float]:
-        """The idf of each term (of the rarest, if they are very many); of one that only contexts hold, too."""
+        """The idf of each term, rarest first; of one that only contexts hold, too.
+
+        If very many are held by any memory, of the rarest of those.
+        """
         known = self._of(namespace, sequence)
         await self._learn(namespace, known, terms)
         found = {term: known.containing[term] for term in terms}
-        rarest = sorted(found, key=lambda term: found[term])[:_AT_MOST] if len(found) > _AT_MOST else found
+        if len(found) > _MANY:
+            await self._look_in_contexts(namespace, known, [term for term, held in found.items() if not held])
+            found = {term: held for term, held in found.items() if held or known.in_contexts[term]}
+        rarest = sorted(found, key=lambda term: found[term])[:_AT_MOST]
         return {term: idf(known.documents, found[term]) for term in rarest}
 
     async def ahead(self, namespace: str, terms: Sequence[str]) -> None:
@@ -62,8 +71,18 @@ class Frequencies:
         return known
 
     async def _count(self, namespace: str, known: _Known, terms: Sequence[str]) -> None:
+        known.documents, counts = await self._having(namespace, "text", terms)
+        known.containing.update(counts)
+
+    async def _look_in_contexts(self, namespace: str, known: _Known, terms: Sequence[str]) -> None:
+        if missing := [term for term in terms if term not in known.in_contexts]:
+            _, counts = await self._having(namespace, "context", missing)
+            known.in_contexts.update((term, count > 0) for term, count in counts.items())
+
+    async def _having(self, namespace: str, field: str, terms: Sequence[str]) -> tuple[int, dict[str, int]]:
+        """How many memories there are, and how many of them have each term in a field."""
         # Buckets are named by number: a term may look like anything.
-        having: Json = {str(n): _has(term) for n, term in enumerate(terms)}
+        having: Json = {str(n): _has(field, term) for n, term in enumerate(terms)}
         body: Json = {
             "size": 0,
             "track_total_hits": True,
@@ -71,10 +90,10 @@ class Frequencies:
             "aggs": {"terms": {"filters": {"filters": having}}},
         }
         answer = await self._indices.search("memories", namespace, body)
-        known.documents = answer["hits"]["total"]["value"]
+        total: int = answer["hits"]["total"]["value"]
         buckets = answer["aggregations"]["terms"]["buckets"]
-        known.containing.update((term, buckets[str(n)]["doc_count"]) for n, term in enumerate(terms))
+        return total, {term: buckets[str(n)]["doc_count"] for n, term in enumerate(terms)}
 
 
-def _has(term: str) -> Json:
-    return {"rank_feature": {"field": f"text.{feature(term)}", "linear": {}}}
+def _has(field: str, term: str) -> Json:
+    return {"rank_feature": {"field": f"{field}.{feature(term)}", "linear": {}}}
