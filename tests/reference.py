@@ -52,11 +52,11 @@ def satisfies(where: Where, record: Record) -> bool:
         return False
     if where.observed_to is not None and (observed is None or observed >= where.observed_to):
         return False
-    if where.valid_at is not None:
-        if millis(memory.valid_from) > where.valid_at:
-            return False
-        if memory.valid_to is not None and millis(memory.valid_to) <= where.valid_at:
-            return False
+    if where.begun_at is not None and millis(memory.valid_from) > where.begun_at:
+        return False
+    until = None if memory.valid_to is None else millis(memory.valid_to)
+    if where.lasting_at is not None and until is not None and until <= where.lasting_at:
+        return False
     ends = None if memory.expires_at is None or memory.pinned else millis(memory.expires_at)
     if where.alive_at is not None and ends is not None and ends <= where.alive_at:
         return False

@@ -111,7 +111,8 @@ def random_where(rng: random.Random) -> Where:
         "metadata": [{"n": (1,)}, {"n": (True, "x")}, {"n": (1.5,), "m": ("y",)}],
         "observed_from": [at],
         "observed_to": [at + 20 * DAY_MS],
-        "valid_at": [at],
+        "begun_at": [at],
+        "lasting_at": [at],
         "alive_at": [START_MS + rng.randint(-3, 3) * DAY_MS],
         "expired_at": [START_MS + rng.randint(-3, 3) * DAY_MS],
     }

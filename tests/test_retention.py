@@ -108,6 +108,9 @@ def test_what_is_superseded_or_expired_goes_before_anything_that_is_seen():
     worst = memory("a", created_at=START - 1000 * DAY, confidence=0)
     for unseen in (memory("b", status="superseded"), memory("b", expires_at=START)):
         assert rank(unseen, START) < rank(worst, START)
+    holding = memory("b", status="superseded", valid_to=START + DAY)
+    assert rank(worst, START) < rank(holding, START)
+    assert rank(holding, START + DAY) < rank(worst, START + DAY)
 
 
 def test_idle_is_what_is_unsure_and_was_not_used_for_long():

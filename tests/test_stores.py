@@ -16,9 +16,12 @@ from hindsight_core.models import Contest
 from hindsight_core.stores import ChangeSet, Head, MemoryStore, Note, Receipt, Where, reading
 from reference import ranked, satisfies
 from samples import (
+    DAY,
+    DAY_MS,
     EVERYTHING,
     LATER,
     NAMESPACE,
+    START,
     START_MS,
     OpenStore,
     event,
@@ -200,14 +203,23 @@ async def test_get_answers_more_ids_than_fit_into_one_statement(store: MemorySto
 async def test_every_commit_raises_the_sequence_by_one_and_head_tells_size_and_speakers(opened: OpenStore) -> None:
     store, other = await opened(), await opened()
     assert await store.commit(NAMESPACE, puts(record(memory("a", speaker="Ann  LEE")), record(memory("b")))) == 1
-    assert await other.head(NAMESPACE) == Head(sequence=1, memories=2, speakers=frozenset({"ann lee"}))
+    assert await other.head(NAMESPACE) == Head(sequence=1, latest=START_MS, memories=2, speakers=frozenset({"ann lee"}))
     (a,) = await other.get(NAMESPACE, ["a"])
     changed = replace(record(memory("a", "New.", speaker="Bo")), memory=memory("a", "New.", speaker="Bo", version=2))
     assert a.memory.version == 1
     assert await other.commit(NAMESPACE, puts(changed, run_id="2")) == 2
-    assert await store.head(NAMESPACE) == Head(sequence=2, memories=2, speakers=frozenset({"bo"}))
+    assert await store.head(NAMESPACE) == Head(sequence=2, latest=START_MS, memories=2, speakers=frozenset({"bo"}))
     await store.commit(NAMESPACE, ChangeSet(run=run("3"), erases=("a",)))
-    assert await other.head(NAMESPACE) == Head(sequence=3, memories=1)
+    assert await other.head(NAMESPACE) == Head(sequence=3, latest=START_MS, memories=1)
+
+
+async def test_the_head_knows_the_latest_clock_by_which_a_change_was_made(opened: OpenStore) -> None:
+    store, other = await opened(), await opened()
+    for number, days in (("2", 2), ("1", 1), ("3", 3)):
+        changes = puts(record(memory(number)), run_id=number)
+        await store.commit(NAMESPACE, replace(changes, run=run(number, at=START + days * DAY)))
+        found = (await other.head(NAMESPACE)).latest
+        assert found == (await store.head(NAMESPACE)).latest == START_MS + max(2, days) * DAY_MS
 
 
 async def test_a_commit_for_an_older_state_conflicts_and_changes_nothing(store: MemoryStore) -> None:
@@ -258,7 +270,7 @@ async def test_of_writers_with_the_same_expectation_exactly_one_wins(opened: Ope
         return True
 
     assert sum(await asyncio.gather(*(write(number) for number in range(8)))) == 1
-    assert await stores[0].head(NAMESPACE) == Head(sequence=1, memories=1)
+    assert await stores[0].head(NAMESPACE) == Head(sequence=1, latest=START_MS, memories=1)
 
 
 async def test_namespaces_share_nothing(store: MemoryStore) -> None:

@@ -70,8 +70,9 @@ CONDITIONS = [
     Where(observed_from=START_MS - 20 * DAY_MS),
     Where(observed_to=START_MS),
     Where(observed_from=START_MS, observed_to=START_MS + DAY_MS),
-    Where(valid_at=START_MS),
-    Where(valid_at=START_MS - 9 * DAY_MS),
+    Where(begun_at=START_MS),
+    Where(lasting_at=START_MS),
+    Where(begun_at=START_MS - 9 * DAY_MS, lasting_at=START_MS - 9 * DAY_MS),
     Where(alive_at=START_MS),
     Where(alive_at=START_MS + DAY_MS),
     Where(derived_from=()),
@@ -179,7 +180,7 @@ async def test_intervals_are_half_open(store: MemoryStore) -> None:
         assert await found(store, search(where=where)) == names
         return names == ["a"]
 
-    assert [await seen(Where(valid_at=at)) for at in (START_MS - 1, START_MS, end - 1, end)] == [
+    assert [await seen(Where(begun_at=at, lasting_at=at)) for at in (START_MS - 1, START_MS, end - 1, end)] == [
         False,
         True,
         True,

@@ -138,7 +138,8 @@ def draft(
         confidence=min(confidence, SPECULATION_CAP) if kind == "speculation" else confidence,
         observed_at=observed,
         precision=request.precision,
-        valid_from=times.valid_from or observed,
+        # Only who says so means something that does not hold yet: an appointment is known before its day.
+        valid_from=times.valid_from or min(observed, times.now),
         created_at=times.now,
         updated_at=times.now,
         expires_at=expires_at,

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 
 from hindsight_core.caller import instant, millis, time_zone
 from hindsight_core.errors import InvalidInput
 from hindsight_core.models import AuditEvent, Memory, Scalar, Scope, Status
 from hindsight_core.requests import Filters
-from hindsight_core.stores import Where
+from hindsight_core.stores import Head, Where
 
 T = TypeVar("T")
 
@@ -61,13 +61,23 @@ def theirs(scope: Scope, now: datetime) -> Where:
     )
 
 
+def present_of(head: Head, now: datetime) -> datetime:
+    """The instant at which a memory must hold to be seen without `as_of`.
+
+    Whoever's clock is behind sees what was last written all the same. What was replaced at the very instant at which it
+    began keeps a millisecond, which is over.
+    """
+    return datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=max(millis(now), head.latest) + 1)
+
+
 def where_of(
     scope: Scope,
     filters: Filters,
     *,
     statuses: tuple[Status, ...] | None = None,
     alive_at: datetime | None = None,
-    valid_at: datetime | None = None,
+    begun_at: datetime | None = None,
+    lasting_at: datetime | None = None,
     zone: str | None = None,
     everything: bool = False,
 ) -> Where:
@@ -94,7 +104,8 @@ def where_of(
         metadata={key: _scalars(value) for key, value in filters.metadata.items()},
         observed_from=None if start is None else millis(start),
         observed_to=None if end is None else millis(end),
-        valid_at=None if valid_at is None else millis(valid_at),
+        begun_at=None if begun_at is None else millis(begun_at),
+        lasting_at=None if lasting_at is None else millis(lasting_at),
         alive_at=None if alive_at is None else millis(alive_at),
     )
 

@@ -240,7 +240,12 @@ def _by_rules(cosine: float, a: Reading, b: Reading) -> Odds:
 
 
 def order_of(new: Memory, old: Memory) -> Order:
-    """Which was observed later, as far as both dates' precision tells; equal instants count as newer."""
+    """Which was observed later, as far as both dates' precision tells; equal instants count as newer.
+
+    What was announced for a time after the new one begins comes after it, whenever it was said.
+    """
+    if old.valid_from > max(new.valid_from, new.created_at):
+        return "older"
     start = (new.observed_at or new.valid_from).timestamp() * 1000
     begin = (old.observed_at or old.valid_from).timestamp() * 1000
     end = start + _SPAN_MS[new.precision if new.observed_at else "instant"]

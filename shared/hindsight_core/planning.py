@@ -24,7 +24,7 @@ from hindsight_core.reconciliation import Outcome, ReconcileSettings, reconcile
 from hindsight_core.requests import WriteRequest
 from hindsight_core.responses import WriteResponse
 from hindsight_core.stores import Access, MemoryStore, Neighbour, Record
-from hindsight_core.timeline import insert, line_of
+from hindsight_core.timeline import begin_earlier, holds_already, insert, line_of
 
 NEIGHBOURS = 16
 MOST_ASKED = 5
@@ -186,6 +186,9 @@ class WritePlan:
             newest = min(targets, key=lambda target: target.memory.valid_from)
             line = await line_of(self._store, scope.namespace, self.ledger, newest)
             new = insert(self.ledger, new, line, unquoted(outcome.reason))
+        elif outcome.decision == "duplicate" and targets and holds_already(new, targets[0].memory):
+            line = await line_of(self._store, scope.namespace, self.ledger, targets[0])
+            begin_earlier(self.ledger, targets[0], line, new.valid_from, unquoted(outcome.reason))
         for doubted in (outcome.near if request.reconcile == "judge" else outcome.doubted)[:MOST_ASKED]:
             old = records[doubted].memory
             if (texts := (new.content, old.content)) not in self._rulings:

@@ -141,7 +141,10 @@ class RecallRequest(Request, frozen=True, kw_only=True):
 
 
 class SearchRequest(Request, frozen=True, kw_only=True):
-    """A question. `recent`, `task` and `previous_task` help `mode: auto` to decide, and nothing else."""
+    """A question. `recent`, `task` and `previous_task` help `mode: auto` to decide, and nothing else.
+
+    `as_of` looks at which memories held at that instant, in the words they have today: edits change them for all time.
+    """
 
     query: Query
     recent: Recent = ()

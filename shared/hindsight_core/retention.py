@@ -154,7 +154,8 @@ def rank(memory: Memory, now: datetime) -> tuple[int, float, str]:
 
     So the newest of a slot never goes before what it superseded.
     """
-    unseen = memory.status == "superseded" or (memory.expires_at is not None and memory.expires_at <= now)
+    ended = memory.valid_to is None or memory.valid_to <= now
+    unseen = (memory.status == "superseded" and ended) or (memory.expires_at is not None and memory.expires_at <= now)
     return (0 if unseen else 1, worth(memory, now).value, memory.id)
 
 

@@ -14,10 +14,10 @@ from hindsight_core.context import render
 from hindsight_core.embedding import Embedder
 from hindsight_core.errors import InvalidInput, ProviderUnavailable
 from hindsight_core.explaining import explain, notes_for
-from hindsight_core.filtering import readable, scope_where, where_of
+from hindsight_core.filtering import present_of, readable, scope_where, where_of
 from hindsight_core.gate import find_secret
 from hindsight_core.journal import Journal
-from hindsight_core.models import Contest, Hit, Mark, Memory, Retrieval, Scope, Status
+from hindsight_core.models import Contest, Hit, Mark, Memory, Retrieval, Scope
 from hindsight_core.question import Question, read
 from hindsight_core.ranking import INTENTS, Weights, by_words, formula
 from hindsight_core.recall import recall_for
@@ -83,7 +83,9 @@ class Searcher:
         scope = caller.scope(request)
         intent = _intent(request.intent)
         as_of = None if request.as_of is None else instant(request.as_of, "as_of", request.timezone)
+        named = request.filters.status not in {None, ()}
         head = await self._store.head(scope.namespace)
+        present = present_of(head, now)
         local = (as_of or now).astimezone(time_zone(request.timezone))
         question = read(request.query, local, head.speakers)
         reading = QueryReading(
@@ -121,9 +123,10 @@ class Searcher:
             where=where_of(
                 scope,
                 request.filters,
-                statuses=_statuses(request, question),
+                statuses=("active", "superseded"),
                 alive_at=now,
-                valid_at=as_of,
+                begun_at=as_of or present,
+                lasting_at=as_of or (None if question.past or named else present),
                 zone=request.timezone,
             ),
             now=millis(as_of or now),
@@ -134,12 +137,13 @@ class Searcher:
         page = await self._store.rank(scope.namespace, query)
         ranked = list(page.hits)
         # Where the conditions kept nothing out, there is nothing pending either.
-        if request.filters.status is None and as_of is None and page.eligible < page.in_scope:
+        if not named and as_of is None and page.eligible < page.in_scope:
             ranked = await self._with_pending(scope.namespace, query, ranked)
         comparison = Comparison(ranked, question, weights)
         reaching = sum(score >= request.min_score for score in comparison.scores)
         past = question.past or as_of is not None
-        hits = await self._mark(scope, query, comparison, reaching, room, notes_for(request.query), past=past)
+        notes = notes_for(request.query)
+        hits = await self._mark(scope, query, comparison, reaching, room, notes, past=past, present=present)
         if question.changed:
             hits = _as_it_was(hits)
         hits = shown(hits, self._unsettled)[: request.top_k]
@@ -154,7 +158,9 @@ class Searcher:
         lowered = 0
         if reaching < len(ranked):
             lowered = sum(hit.score >= request.min_score for hit in ranked) - reaching
-        counts = await self._counts(scope.namespace, query, page, request.min_score, lowered, detailed=request.explain)
+        counts = await self._counts(
+            scope.namespace, query, page, request.min_score, lowered, detailed=request.explain, as_of=as_of is not None
+        )
         context = None
         if request.token_budget is not None:
             context = render(hits, request.token_budget, recall, time_zone(request.timezone))
@@ -197,14 +203,15 @@ class Searcher:
         notes: Mapping[str, str],
         *,
         past: bool,
+        present: datetime,
     ) -> list[Hit]:
-        """The best `top_k` of the first `reaching`, marked with whether they still hold.
+        """The best `top_k` of the first `reaching`, marked with whether they still hold at `present`.
 
         None stands above what contests it.
         """
         count = min(reaching, top_k)
         ranked = comparison.top(count)
-        challengers = await self._challengers(scope, ranked, query.where.valid_at)
+        challengers = await self._challengers(scope, ranked, query.where.begun_at)
         newer_ids = {memory.id for memory in challengers.values()}
         ranked += comparison.named(newer_ids, after=count, before=reaching)
         ranked = await self._with_challengers(scope.namespace, query, comparison, ranked, challengers)
@@ -223,7 +230,7 @@ class Searcher:
             mark: Mark | None = None
             newer: str | None = None
             note: str | None = None
-            if hit.memory.status == "superseded":
+            if hit.memory.status == "superseded" and not _lasts(hit.memory, present):
                 mark, newer = "superseded", hit.memory.superseded_by
                 note = notes["past" if past else "replaced"]
             elif hit.memory.status == "pending":
@@ -235,10 +242,10 @@ class Searcher:
             hits.append(Hit(memory=hit.memory, score=score, parts=hit.parts, marked=mark, newer=newer, note=note))
         return sorted(hits, key=lambda hit: (-hit.score, places[hit.memory.id]))[:top_k]
 
-    async def _challengers(self, scope: Scope, ranked: list[Ranked], valid_at: int | None) -> dict[str, Memory]:
+    async def _challengers(self, scope: Scope, ranked: list[Ranked], begun_at: int | None) -> dict[str, Memory]:
         """By the ids in their links, what contests the hits, as far as this caller may see it and it still holds.
 
-        With `valid_at`, in Unix milliseconds, none that was not known of yet.
+        With `begun_at`, in Unix milliseconds, none that does not hold yet.
         """
         doubted = {link.id for hit in ranked for link in hit.memory.contested_by}
         if not doubted:
@@ -249,7 +256,7 @@ class Searcher:
             for challenger, memory in found.items()
             if memory.status == "active"
             and readable(memory, scope)
-            and (valid_at is None or millis(memory.valid_from) <= valid_at)
+            and (begun_at is None or millis(memory.valid_from) <= begun_at)
         }
 
     async def _with_challengers(
@@ -277,6 +284,7 @@ class Searcher:
         lowered: int,
         *,
         detailed: bool,
+        as_of: bool,
     ) -> Counts:
         """What was in scope and did not come; `lowered` are those that only the second stage took below the minimum."""
         below = page.below
@@ -285,7 +293,7 @@ class Searcher:
             below = (await self._store.rank(namespace, counting)).below
         by: dict[str, int] = {}
         if detailed and page.in_scope > page.eligible:
-            for name, loosened in _loosened(query).items():
+            for name, loosened in _loosened(query, as_of=as_of).items():
                 probe = msgspec.structs.replace(query, where=loosened, limit=1)
                 more = (await self._store.rank(namespace, probe)).eligible - page.eligible
                 if more:
@@ -338,10 +346,9 @@ def _intent(intent: str | None) -> str | None:
     return name
 
 
-def _statuses(request: SearchRequest, question: Question) -> tuple[Status, ...]:
-    if request.as_of is not None or question.past:
-        return ("active", "superseded")
-    return ("active",)
+def _lasts(memory: Memory, present: datetime) -> bool:
+    """Whether a memory that was replaced holds until a later instant, from which on the other one does."""
+    return memory.valid_to is not None and memory.valid_to > present
 
 
 def _check_statuses(request: SearchRequest) -> None:
@@ -360,17 +367,21 @@ _ASKED_AS = {
     "kinds": "kind",
     "statuses": "status",
     "sources": "source",
-    "valid_at": "as_of",
     "alive_at": "expires_at",
+    "begun_at": "valid_from",
+    "lasting_at": "status",
 }
+_AS_OF = _ASKED_AS | {"begun_at": "as_of", "lasting_at": "as_of"}
 
 
-def _loosened(query: Query) -> dict[str, Where]:
+def _loosened(query: Query, *, as_of: bool) -> dict[str, Where]:
     """The conditions with one of them taken away each, by the names callers know: what that one alone kept out."""
     where, scope = query.where, query.scope
+    names = _AS_OF if as_of else _ASKED_AS
     found: dict[str, Where] = {}
     for name in where.__struct_fields__:
         free = getattr(scope, name)
         if getattr(where, name) != free:
-            found[_ASKED_AS.get(name, name)] = msgspec.structs.replace(where, **{name: free})
+            asked = names.get(name, name)
+            found[asked] = msgspec.structs.replace(found.get(asked, where), **{name: free})
     return found

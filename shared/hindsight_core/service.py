@@ -29,7 +29,7 @@ from hindsight_core.errors import (
     StoreUnavailable,
     Unavailable,
 )
-from hindsight_core.filtering import concerns, where_of
+from hindsight_core.filtering import concerns, present_of, where_of
 from hindsight_core.forgetting import Forgetter
 from hindsight_core.gate import GateSettings
 from hindsight_core.journal import Journal
@@ -310,16 +310,20 @@ class MemoryService:
         return await self._searcher.recall(request)
 
     async def list_memories(self, request: ListRequest, caller: Caller) -> MemoryPage:
-        """A page of the scope's memories in a stable order; active and pending ones unless a status is asked for."""
+        """A page of the scope's memories in a stable order; without a status what holds, will hold or is pending."""
         check_request(request, decoded=caller.decoded)
         scope, now = caller.scope(request), caller.clock(request)
         as_of = None if request.as_of is None else instant(request.as_of, "as_of", request.timezone)
+        lasting = as_of
+        if as_of is None and request.filters.status in {None, ()}:
+            lasting = present_of(await self._store.head(scope.namespace), now)
         where = where_of(
             scope,
             request.filters,
-            statuses=_LIVE if as_of is None else _HELD,
+            statuses=_HELD if as_of is not None else (*_LIVE, "superseded"),
             alive_at=now if _lives(request.filters.status) else None,
-            valid_at=as_of,
+            begun_at=as_of,
+            lasting_at=lasting,
             zone=request.timezone,
             everything=True,
         )

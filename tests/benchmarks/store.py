@@ -128,7 +128,7 @@ def query(rng: np.random.Generator) -> Query:
         terms=tuple(dict.fromkeys(words(rng, 8))),
         formula=SHAPE,
         scope=Where(alive_at=NOW_MS),
-        where=Where(statuses=("active",), valid_at=NOW_MS, alive_at=NOW_MS),
+        where=Where(statuses=("active",), begun_at=NOW_MS, lasting_at=NOW_MS, alive_at=NOW_MS),
         now=NOW_MS,
         limit=8,
     )

@@ -52,12 +52,13 @@ class Where(msgspec.Struct, frozen=True, kw_only=True):
     """Typed conditions, all of which must hold; instants are Unix milliseconds.
 
     `user_id`, `session_id`, `task_id`: equal to. `no_user`: only memories without a user. `reader`: which private
-    memories are seen: those of this agent id, all with `"*"`, none with None. `valid_at`: `valid_from` <= it <
-    `valid_to` (half-open; a missing `valid_to` is open). `alive_at`: not expired at that instant, pinned ones never
-    expire; `expired_at` is its opposite. `observed_from` <= observed_at < `observed_to` (a memory without a date never
-    matches a bound). `derived_from`: derived from any of these ids. Empty tuples of `ids`, `statuses` … match nothing;
-    None is no condition. `metadata`: key -> any of these scalars, compared by type and value (True is not 1); a
-    list-valued entry matches when it contains one of them.
+    memories are seen: those of this agent id, all with `"*"`, none with None. `begun_at`: `valid_from` <= it;
+    `lasting_at`: it < `valid_to`, and a missing `valid_to` is open (both: what holds at an instant, half-open).
+    `alive_at`: not expired at that instant, pinned ones never expire; `expired_at` is its opposite. `observed_from`
+    <= observed_at < `observed_to` (a memory without a date never matches a bound). `derived_from`: derived from any
+    of these ids. Empty tuples of `ids`, `statuses` … match nothing; None is no condition. `metadata`: key -> any of
+    these scalars, compared by type and value (True is not 1); a list-valued entry matches when it contains one of
+    them.
     """
 
     user_id: str | None = None
@@ -76,7 +77,8 @@ class Where(msgspec.Struct, frozen=True, kw_only=True):
     metadata: dict[str, tuple[Scalar, ...]] = {}
     observed_from: int | None = None
     observed_to: int | None = None
-    valid_at: int | None = None
+    begun_at: int | None = None
+    lasting_at: int | None = None
     alive_at: int | None = None
     expired_at: int | None = None
     derived_from: tuple[str, ...] | None = None
@@ -127,11 +129,15 @@ class Neighbour(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True):
-    """The state a plan was made for: the namespace's change sequence, its size, and who has spoken in it."""
+    """The state a plan was made for: the namespace's change sequence, its size, and who has spoken in it.
+
+    `latest` is when it was changed last, by the clocks of those who did, in Unix milliseconds; 0 where it never was.
+    """
 
     sequence: int
     memories: int
     speakers: frozenset[str] = frozenset()
+    latest: int = 0
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True):

@@ -113,8 +113,10 @@ def sql(where: Where) -> tuple[str, list[object]]:
         add("m.observed_at >= ?", where.observed_from)
     if where.observed_to is not None:
         add("m.observed_at < ?", where.observed_to)
-    if where.valid_at is not None:
-        add("m.valid_from <= ? AND (m.valid_to IS NULL OR m.valid_to > ?)", where.valid_at, where.valid_at)
+    if where.begun_at is not None:
+        add("m.valid_from <= ?", where.begun_at)
+    if where.lasting_at is not None:
+        add("(m.valid_to IS NULL OR m.valid_to > ?)", where.lasting_at)
     if where.alive_at is not None:
         add("(m.pinned OR m.expires_at IS NULL OR m.expires_at > ?)", where.alive_at)
     if where.expired_at is not None:

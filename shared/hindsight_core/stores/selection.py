@@ -82,8 +82,10 @@ class Selection:
                 ("observed_to", end),
                 lambda: (resident["observed_at"] < end) & (resident["observed_at"] != UNDATED),
             )
-        if (valid := where.valid_at) is not None:
-            yield ("valid_at", valid), lambda: (resident["valid_from"] <= valid) & (resident["valid_to"] > valid)
+        if (begun := where.begun_at) is not None:
+            yield ("begun_at", begun), lambda: resident["valid_from"] <= begun
+        if (lasting := where.lasting_at) is not None:
+            yield ("lasting_at", lasting), lambda: resident["valid_to"] > lasting
         if (alive := where.alive_at) is not None:
             yield ("alive_at", alive), lambda: resident["expires_at"] > alive
         if (expired := where.expired_at) is not None:

@@ -83,8 +83,8 @@ def _instants(where: Where) -> list[Json]:
     bounds: list[tuple[str, str, int | None]] = [
         ("observed_at", "gte", where.observed_from),
         ("observed_at", "lt", where.observed_to),
-        ("valid_from", "lte", where.valid_at),
-        ("valid_to", "gt", where.valid_at),
+        ("valid_from", "lte", where.begun_at),
+        ("valid_to", "gt", where.lasting_at),
         ("expires_at", "gt", where.alive_at),
         ("expires_at", "lte", where.expired_at),
     ]

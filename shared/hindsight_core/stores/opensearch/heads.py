@@ -32,7 +32,7 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class State(msgspec.Struct, frozen=True, kw_only=True):
-    """A head as it was read. `searchable` is the last sequence that searches are known to see.
+    """A head as it was read. `searchable` is the last sequence that searches are known to see, `at` `Head.latest`.
 
     `epoch` is when the head was first made, in microseconds of the Unix epoch. `place` is OpenSearch's number of this
     very state, for compare-and-set; None where there is no head yet.
@@ -43,6 +43,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     searchable: int = 0
     memories: int = 0
     speakers: dict[str, int] = {}
+    at: int = 0
     intent: Intent | None = None
     place: tuple[int, int] | None = None
 
@@ -57,7 +58,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def head(self) -> Head:
-        return Head(sequence=self.sequence, memories=self.memories, speakers=frozenset(self.speakers))
+        return Head(sequence=self.sequence, memories=self.memories, speakers=frozenset(self.speakers), latest=self.at)
 
 
 class Heads:

@@ -52,6 +52,8 @@ class Planner:
 
     async def plan(self, changes: ChangeSet) -> Plan:
         """Raises `Conflict` as `MemoryStore.commit` says."""
+        latest = max(millis(run.at) for run in (changes.run, *(changes.imported or ())))
+        self._after = replace(self._after, at=max(self._state.at, latest))
         ids = list(dict.fromkeys([*(record.memory.id for record in changes.puts), *changes.erases]))
         _, journal = await both(self._read(ids, texts=bool(changes.erases)), self._entries(changes))
         erased = set(changes.erases)
