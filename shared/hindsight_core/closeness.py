@@ -14,6 +14,7 @@ def closeness(a: Reading, b: Reading, cosine: float, best: float, rank: int) -> 
     `best` is the highest cosine among them, `rank` this one's place by cosine, from 0.
     """
     shared = a.terms & b.terms
+    both_state = bool(a.values and b.values)
     return {
         "cosine": cosine,
         "cosine_chinese": cosine if b.language == "zh" else 0.0,
@@ -27,8 +28,8 @@ def closeness(a: Reading, b: Reading, cosine: float, best: float, rank: int) -> 
         "new_known": len(shared) / max(1, len(b.terms)),
         "longest_shared": float(min(10, max(map(len, shared), default=0))),
         "name_shared": float(bool(a.names & b.names)),
-        "value_shared": float(bool(a.states & b.states)),
-        "identifier_shared": float(bool(identifiers(a) & identifiers(b))),
+        "value_shared": float(both_state and bool(a.states & b.states)),
+        "identifier_shared": float(both_state and bool(identifiers(a) & identifiers(b))),
         "kin_shared": float(bool(a.kin & b.kin)),
         "kin_other": float(bool(a.kin) != bool(b.kin) or bool(a.kin and b.kin and not a.kin & b.kin)),
         "place_shared": float(bool(a.place & b.place)),

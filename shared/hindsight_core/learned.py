@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, lru_cache
 from importlib import resources
 from typing import NamedTuple, TypeAlias
 
@@ -170,9 +170,15 @@ def likely(scores: NDArray[np.floating], link: Link, apart: Link | None) -> NDAr
 
 def linked(scores: NDArray[np.floating], link: Link) -> NDArray[np.float64]:
     """Softmax of the linked scores, row by row."""
-    logits = np.asarray(scores, dtype=np.float64) @ np.array(link.weights) + np.array(link.offset)
+    weights, offset = _linking(link)
+    logits = np.asarray(scores, dtype=np.float64) @ weights + offset
     odds = np.exp(logits - logits.max(axis=1, keepdims=True))
     return np.asarray(odds / odds.sum(axis=1, keepdims=True), dtype=np.float64)
+
+
+@lru_cache(16)
+def _linking(link: Link) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    return np.array(link.weights), np.array(link.offset)
 
 
 def _float(array: NDArray[np.generic]) -> Floats:

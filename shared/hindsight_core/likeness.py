@@ -191,11 +191,13 @@ def _codes(a: Reading, b: Reading) -> dict[str, float]:
 def identifiers_alike(a: Reading, b: Reading) -> bool:
     """Whether they name two identifiers that are easily mistaken for each other, and none in common."""
     old, new = identifiers(a), identifiers(b)
-    return not old & new and any(_alike(x, y) for x in old for y in new)
+    return bool(old and new) and not old & new and any(_alike(x, y) for x in old for y in new)
 
 
 def identifiers(reading: Reading) -> frozenset[str]:
     """Codes, and bare numbers of three digits or more without a unit."""
+    if not reading.values:
+        return frozenset()
     return frozenset(
         v.norm
         for v in reading.values

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from importlib import resources
+from operator import itemgetter
 
 import msgspec
 import numpy as np
@@ -98,6 +99,7 @@ class PairModel:
         self._weights = weights
         self._centre = np.asarray(card.centre, dtype=np.float32)
         self._scale = np.asarray(card.scale, dtype=np.float32)
+        self._columns: Callable[[dict[str, float]], tuple[float, ...]] = itemgetter(*card.features[:-1])
         self._link = np.asarray(card.link, dtype=np.float64)
         self._offset = np.asarray(card.offset, dtype=np.float64)
 
@@ -128,9 +130,9 @@ class PairModel:
 
         `old` are vectors of shape (m, dimension), `new` too, or (1, dimension) where all pairs share it.
         """
-        columns = self.card.features[:-1]
+        pick = self._columns
         rows = np.array(
-            [[*(each[name] for name in columns), cos] for each, cos in zip(likenesses, cosines, strict=True)],
+            [[*pick(each), cos] for each, cos in zip(likenesses, cosines, strict=True)],
             dtype=np.float32,
         )
         points = Points(
@@ -144,7 +146,7 @@ class PairModel:
 
 def concern(weights: dict[str, float], offset: float, closeness: dict[str, float]) -> float:
     """A logistic regression over `closeness`."""
-    logit = sum(weight * closeness[name] for name, weight in weights.items()) + offset
+    logit = sum([weight * closeness[name] for name, weight in weights.items()]) + offset
     return 1 / (1 + math.exp(-logit))
 
 

@@ -158,6 +158,9 @@ def concerned(odds: NDArray[np.float64], concern: float, neighbours: int = 1) ->
     return found
 
 
+_BYSTANDS = only("unrelated")
+
+
 def _bystander(candidate: Candidate, concern: float) -> PairDecision:
     evidence: dict[str, object] = {
         "judge": "screen",
@@ -166,7 +169,7 @@ def _bystander(candidate: Candidate, concern: float) -> PairDecision:
     }
     return PairDecision(
         relation="unrelated",
-        probabilities=only("unrelated"),
+        probabilities=_BYSTANDS.copy(),
         why="why_model",
         evidence=evidence,
         concern=concern,

@@ -20,6 +20,7 @@ from hindsight_core.judging import Ruling
 from hindsight_core.models import DecisionName, Memory
 from hindsight_core.occurrence import happened_again, says_no_more
 from hindsight_core.pairs import Candidate, PairDecision, decide_pair, decide_pairs
+from hindsight_core.relations import Odds
 from hindsight_core.slots import Language, language_of, read, same_text, value_conflict, wording
 from hindsight_core.stores import Neighbour
 from hindsight_core.verdicts import DEFAULTS, Judged, ReconcileSettings, by_probability, judge_pair, ruled
@@ -235,12 +236,17 @@ class _Scribe(msgspec.Struct, frozen=True):
         )
 
 
+def _rounded(odds: Odds) -> Odds:
+    # Of most neighbours it is certain that they are bystanders.
+    return dict(odds) if odds["unrelated"] == 1.0 else {name: round(p, 4) for name, p in odds.items()}
+
+
 def _weigh(new: Memory, items: list[Judged], settings: ReconcileSettings, language: Language) -> Outcome:
     items = sorted(items, key=by_probability)
     scribe = _Scribe(
         wording(language).say,
         {
-            "pairs": {i.old.id: {n: round(p, 4) for n, p in i.pair.probabilities.items()} for i in items},
+            "pairs": {i.old.id: _rounded(i.pair.probabilities) for i in items},
             "judge": _judge_of(items),
         },
         {item.old.id: item.ruling for item in items if item.ruling is not None},

@@ -85,7 +85,7 @@ class Reading(msgspec.Struct, frozen=True):
     @property
     def states(self) -> frozenset[tuple[str, str]]:
         """Its values without their places: (kind, normal form)."""
-        return frozenset((value.kind, value.norm) for value in self.values)
+        return frozenset([(value.kind, value.norm) for value in self.values])
 
 
 def language_of(text: str) -> Language:

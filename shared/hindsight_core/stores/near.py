@@ -80,7 +80,8 @@ def _exact(
     found = np.empty(len(other))
     for start in range(0, len(other), _CHUNK):
         some = slice(start, start + _CHUNK)
-        found[some] = np.sum(bare.read(connection, rows[some], len(vector)) * wide, axis=1)
+        read = bare.read(connection, rows[some], len(vector))
+        found[some] = np.einsum("ij,j->i", read.astype(np.float64), wide)
     cosines[~same] = found
     return cosines
 

@@ -68,15 +68,17 @@ class Tail:
     def __init__(self) -> None:
         self.rows = 0
         self._held: dict[int, tuple[list[int], list[int]]] = {}
+        self._size = 0
 
     @property
     def nbytes(self) -> int:
         """About what it takes."""
-        return sum(200 + 16 * len(slots) for slots, _ in self._held.values())
+        return 200 * len(self._held) + 16 * self._size
 
     def add(self, stamps: list[int], slot: int, impacts: list[int]) -> None:
         """One row; without impacts it has none."""
         self.rows += 1
+        self._size += len(stamps)
         for i, stamp in enumerate(stamps):
             slots, known = self._held.setdefault(stamp, ([], []))
             slots.append(slot)
@@ -90,7 +92,7 @@ class Tail:
 
     def emptied(self) -> tuple[Stamps, Slots, Impacts]:
         """All (term, slot, impact) triples, which it no longer holds."""
-        held, self._held, self.rows = self._held, {}, 0
+        held, self._held, self.rows, self._size = self._held, {}, 0, 0
         counts = [len(slots) for slots, _ in held.values()]
         return (
             np.repeat(np.array(list(held), np.uint64), counts),
