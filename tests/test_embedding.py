@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hindsight_core.embedding import Embedder, open_embedder
-from hindsight_core.embedding.text import MAX_TOKENS, clean, slices, tokens
+from hindsight_core.embedding.text import MAX_TOKENS, QUESTION_TOKENS, both_ends, clean, slices, tokens
 
 # (question, memory) in Chinese and in English; one topic a row.
 PAIRS = [
@@ -232,6 +232,18 @@ def test_a_short_text_is_kept_whole_and_a_long_one_is_cut_at_about_what_the_mode
     assert clean("字" * 600) == "字" * 600
     assert 600 < len(clean("字" * 8000)) < 800
     assert 1500 < len(clean("word " * 8000)) < 1800
+
+
+@given(st.text(max_size=1500))
+def test_a_long_question_keeps_both_its_ends(text: str) -> None:
+    kept = both_ends(text)
+    if tokens(text) <= QUESTION_TOKENS:
+        assert kept == text
+    else:
+        assert QUESTION_TOKENS - 2 <= tokens(kept) <= QUESTION_TOKENS + 1
+        start, end = kept[:128], kept[-128:]
+        assert text.startswith(start)
+        assert text.endswith(end)
 
 
 @given(st.lists(st.text(min_size=1, max_size=400), max_size=40), st.integers(1, 8))

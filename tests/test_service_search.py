@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from hindsight_core.context import CLOSE, count_tokens
+from hindsight_core.embedding.text import both_ends
 from hindsight_core.errors import InvalidInput
 from hindsight_core.requests import ContextRequest, Filters, PageRequest, Request, SearchRequest, WriteRequest
 from hindsight_core.service import MemoryService
@@ -96,6 +97,21 @@ async def test_what_a_long_memory_says_in_passing_is_found_by_meaning(
     (hit,) = (await find(service, caller, question)).hits
     scale = embedder.calibration.hi - embedder.calibration.lo
     assert hit.parts.similarity > (float(asked @ summary) - embedder.calibration.lo) / scale + 0.05
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+@pytest.mark.parametrize("first", [True, False])
+async def test_of_a_very_long_question_both_ends_are_embedded(service, caller, embedder, language, first):
+    text, question = RELEVANT[language]
+    await keep(service, caller, text)
+    around = (ASIDES[language] * 200)[:7000]
+    long = f"{question} {around}" if first else f"{around} {question}"
+    (hit,) = (await find(service, caller, long)).hits
+    ends, stored = await embedder.embed([both_ends(long)], "query"), await embedder.embed([text], "passage")
+    scale = embedder.calibration.hi - embedder.calibration.lo
+    near = (float(ends[0] @ stored[0]) - embedder.calibration.lo) / scale
+    assert hit.parts.similarity == pytest.approx(min(1.0, max(0.0, near)), abs=2e-3)
+    assert question in both_ends(long)
 
 
 @pytest.mark.parametrize("sentence", ["The heater runs on firmware 4.2.1", "暖炉的固件版本是 4.2.1，装在棚子里"])

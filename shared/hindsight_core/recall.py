@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from hindsight_core.cues import language_of, sentence
 from hindsight_core.embedding import Embedder
+from hindsight_core.embedding.text import both_ends
 from hindsight_core.errors import ProviderUnavailable
 from hindsight_core.learned import shipped
 from hindsight_core.requests import RecallRequest, SearchRequest
@@ -30,7 +31,7 @@ async def recall_for(request: RecallRequest | SearchRequest, embedder: Embedder 
     vector = model = None
     if embedder is not None:
         try:
-            vector = (await embedder.embed([text], "passage"))[0]
+            vector = (await embedder.embed([both_ends(text)], "passage"))[0]
             model = embedder.identity.name
         except ProviderUnavailable:
             vector = None

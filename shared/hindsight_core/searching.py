@@ -12,6 +12,7 @@ from hindsight_core.caller import Caller, instant, millis, time_zone
 from hindsight_core.contests import Unsettled, shown, standing
 from hindsight_core.context import render
 from hindsight_core.embedding import Embedder
+from hindsight_core.embedding.text import both_ends
 from hindsight_core.errors import InvalidInput, ProviderUnavailable
 from hindsight_core.explaining import explain, notes_for
 from hindsight_core.filtering import present_of, readable, scope_where, where_of
@@ -178,7 +179,7 @@ class Searcher:
         if self._embedder is None:
             return None, _LEXICAL_ONLY, "No embedder here: words alone were compared."
         try:
-            vectors = await self._embedder.embed([question.bare], "query")
+            vectors = await self._embedder.embed([both_ends(question.bare)], "query")
         except ProviderUnavailable as exc:
             return None, _LEXICAL_ONLY, f"The embedder is down, words alone were compared: {exc.detail}"
         return vectors[0], (self._embedder.calibration.lo, self._embedder.calibration.hi), None

@@ -11,6 +11,9 @@ if TYPE_CHECKING:
 MAX_TOKENS = 512
 """What the models of this size read at once."""
 
+QUESTION_TOKENS = 192
+"""How much of a question is embedded: a model's time grows with its input, and who asks waits for it."""
+
 # Measured with multilingual-e5's tokeniser: nine of ten Chinese texts have at least 1.35 characters a token, nine of
 # ten English ones at least 3.3. Both are rounded towards too many tokens, so that hardly any text is cut late.
 _WIDE = 0.75
@@ -22,14 +25,24 @@ _UNREADABLE = re.compile("[\x00\ud800-\udfff]")
 def clean(text: str) -> str:
     """The text without NUL and lone surrogates, white space collapsed, cut at about `MAX_TOKENS` tokens."""
     text = " ".join(_UNREADABLE.sub("", text).split())
-    if tokens(text) <= MAX_TOKENS:
-        return text
-    budget = float(MAX_TOKENS)
+    return text if tokens(text) <= MAX_TOKENS else text[: _reach(text, MAX_TOKENS)].rstrip()
+
+
+def both_ends(question: str) -> str:
+    """A question, of which the middle is left out where it is over `QUESTION_TOKENS`: few ask there what they want."""
+    if tokens(question) <= QUESTION_TOKENS:
+        return question
+    half = QUESTION_TOKENS / 2
+    return f"{question[: _reach(question, half)]} {question[-_reach(question[::-1], half) :]}"
+
+
+def _reach(text: str, most: float) -> int:
+    """How many characters from the start are about so many tokens."""
     for index, char in enumerate(text):
-        budget -= _NARROW if char.isascii() else _WIDE
-        if budget < 0:
-            return text[:index].rstrip()
-    return text
+        most -= _NARROW if char.isascii() else _WIDE
+        if most < 0:
+            return index
+    return len(text)
 
 
 def tokens(text: str) -> float:
