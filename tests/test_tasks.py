@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from hindsight_core.errors import InvalidInput, NotFound
+from hindsight_core.errors import InvalidInput, NotFound, OutcomeUnknown, StoreUnavailable
 from hindsight_core.requests import (
     EndTaskRequest,
     Filters,
@@ -16,6 +16,8 @@ from hindsight_core.requests import (
     SearchRequest,
     TaskRequest,
 )
+from hindsight_core.service import MemoryService
+from hindsight_core.stores.sqlite import SqliteStore
 from serving import serving
 
 NOW = datetime(2025, 6, 1, 12, tzinfo=UTC)
@@ -105,3 +107,62 @@ async def test_the_routes_are_those_of_the_contract(service, settings):
         ended = (await http.post("/v1/tasks/t-1/end")).json()
         assert (len(ended["promoted"]), ended["dropped"]) == (1, [])
         assert (await http.get("/v1/tasks/t-1")).status_code == 404
+
+
+class GoesAway(SqliteStore):
+    """A store that takes `commits` more changes and then is out of reach."""
+
+    commits = 99
+
+    async def commit(self, *arguments, **options):
+        if not self.commits:
+            raise StoreUnavailable("The store is away.")
+        self.commits -= 1
+        return await super().commit(*arguments, **options)
+
+
+@pytest.fixture
+async def leaving(tmp_path, embedder, settings):
+    store = GoesAway(tmp_path / "leaving.db")
+    await store.prepare(None)
+    service = MemoryService(store, embedder, settings)
+    yield service, store
+    await service.flush()
+    await store.aclose()  # and not the service, whose embedder all tests share
+
+
+async def test_a_task_whose_end_broke_off_after_the_first_change_is_not_said_to_go_on_as_it_was(leaving, caller):
+    service, store = leaving
+    await say(service, caller, WORTH["en"], "hm, let me see")
+    store.commits = 1
+    with pytest.raises(OutcomeUnknown):
+        await service.end_task("t", EndTaskRequest(now=NOW), caller)
+    store.commits = 99
+    # Called again, it ends, and nothing is there twice.
+    answer = await service.end_task("t", EndTaskRequest(now=NOW), caller)
+    assert [decision.decision for decision in answer.promoted] == ["duplicate"]
+    listed = await service.list_memories(ListRequest(now=NOW, filters=Filters(memory_type="episodic")), caller)
+    assert [memory.content for memory in listed.memories] == [WORTH["en"]]
+
+
+async def test_before_its_first_change_an_end_says_that_nothing_was_changed(leaving, caller):
+    service, store = leaving
+    await say(service, caller, WORTH["en"])
+    store.commits = 0
+    with pytest.raises(StoreUnavailable) as told:
+        await service.end_task("t", EndTaskRequest(now=NOW), caller)
+    assert not isinstance(told.value, OutcomeUnknown)
+
+
+async def test_what_makes_room_is_offered_before_it_goes(leaving, caller):
+    """Broken off between both, the call may be repeated: the message is in its task, and in memory."""
+    service, store = leaving
+    await say(service, caller, WORTH["en"], context_window=100)
+    store.commits = 1
+    long = "hm, let me see, " * 6
+    with pytest.raises(OutcomeUnknown):
+        await say(service, caller, WORTH["zh"], long, WORTH["zh"], context_window=100)
+    store.commits = 99
+    assert await held(service, caller) == [WORTH["en"]]
+    answer = await say(service, caller, WORTH["zh"], long, WORTH["zh"], context_window=100)
+    assert answer.dropped

@@ -7,7 +7,8 @@ becomes an episodic memory.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 
 import msgspec
@@ -16,8 +17,8 @@ from msgspec.structs import replace
 from hindsight_core.caller import Caller, instant
 from hindsight_core.context import count_tokens
 from hindsight_core.drafting import check_metadata
-from hindsight_core.errors import Conflict, InvalidInput, NotFound
-from hindsight_core.extraction import whole
+from hindsight_core.errors import Conflict, InvalidInput, NotFound, OutcomeUnknown, Unavailable
+from hindsight_core.extraction import Candidate, whole
 from hindsight_core.filtering import scope_where
 from hindsight_core.forgetting import affected
 from hindsight_core.gate import GateSettings, find_secret, judge
@@ -53,10 +54,13 @@ class Tasks:
             raise InvalidInput.of("messages", "is empty")
         for i, message in enumerate(request.messages):
             check_metadata(message.metadata, f"messages[{i}].metadata")
+        # What goes is offered first: a call that is broken off may be repeated, and then nothing was lost.
+        offers = _Offers(self._write, request, caller)
+        said = [(candidate, caller.new_id(now)) for candidate in whole(request.messages)]
         for _ in range(_ATTEMPTS):
             held = await self._held(scope)
             window = request.context_window or _window(held) or WINDOW
-            added, refused = self._records(request, scope, now, window, caller)
+            added, refused = self._records(said, request, scope, now, window)
             kept, gone = _fitting([*held, *added], int(self._share * window), self._gate.threshold)
             ledger = open_ledger("task", scope.namespace, now, caller, "Said in a task.")
             new = {record.memory.id for record in added}
@@ -67,12 +71,13 @@ class Tasks:
             for record in gone:
                 if record.memory.id not in new:
                     ledger.erase(record, "Made room in its task.")
+            await offers.make(gone)
             try:
                 if not ledger.empty:
-                    await self._store.commit(scope.namespace, ledger.changes())
+                    with offers.kept():
+                        await self._store.commit(scope.namespace, ledger.changes())
             except Conflict:
                 continue
-            decisions = await self._promoted(gone, request, caller)
             return TaskUpdate(
                 task_id=task_id,
                 tokens=sum(_tokens(record) for record in kept),
@@ -80,7 +85,7 @@ class Tasks:
                 messages=len(kept),
                 refused=tuple(refused),
                 dropped=tuple(affected(record.memory, "dropped", "Made room in its task.") for record in gone),
-                promoted=tuple(decisions),
+                promoted=tuple(offers.decisions(gone)),
             )
         raise Conflict(f"The task {task_id!r} is being written all the time.", remedy="Try again.")
 
@@ -98,12 +103,14 @@ class Tasks:
         """Promote what is worth it, and forget the rest with its task."""
         scope, now = _scope(task_id, request, caller), caller.clock(request)
         held = await self._existing(scope)
-        # First what is kept: a call that is broken off may be repeated, and finds what it stored already.
-        decisions = await self._promoted(held, request, caller)
+        offers = _Offers(self._write, request, caller)
+        await offers.make(held)
         ledger = open_ledger("task", scope.namespace, now, caller, "The task has ended.")
         for record in held:
             ledger.erase(record, "The task has ended.")
-        await self._store.commit(scope.namespace, ledger.changes())
+        with offers.kept():
+            await self._store.commit(scope.namespace, ledger.changes())
+        decisions = offers.decisions(held)
         stored = [decision for decision in decisions if decision.memory_id is not None]
         return TaskEnd(
             task_id=task_id,
@@ -111,35 +118,21 @@ class Tasks:
             dropped=tuple(decision for decision in decisions if decision.memory_id is None),
         )
 
-    async def _promoted(self, records: Sequence[Record], request: Request, caller: Caller) -> list[Decision]:
-        """What the write pipeline makes of these messages, as episodic memories."""
-        found: list[Decision] = []
-        for start in range(0, len(records), _PAGE):
-            some = [record.memory for record in records[start : start + _PAGE]]
-            messages = tuple(
-                Message(role=_ROLES[memory.source], text=memory.content, speaker=memory.speaker, at=memory.observed_at)  # type: ignore[arg-type]
-                for memory in some
-            )
-            scope = {name: getattr(request, name) for name in Request.__struct_fields__ if name != "task_id"}
-            write = WriteRequest(messages=messages, memory_type="episodic", task_id=some[0].task_id, **scope)
-            found += (await self._write(write, caller)).results
-        return found
-
     def _records(
-        self, request: TaskRequest, scope: Scope, now: datetime, window: int, caller: Caller
+        self, said: Sequence[tuple[Candidate, str]], request: TaskRequest, scope: Scope, now: datetime, window: int
     ) -> tuple[list[Record], list[int]]:
-        """The messages as memories, each with its score, and which of them hold secrets."""
+        """The messages as memories of these ids, each with its score, and which of them hold secrets."""
         records: list[Record] = []
         refused: set[int] = set()
-        for candidate in whole(request.messages):
+        for candidate, memory_id in said:
             if find_secret(candidate.text) is not None:
                 refused.add(candidate.index)
                 continue
             scores = judge(candidate, vector=None, settings=self._gate).scores
-            said = request.messages[candidate.index].at
-            at = now if said is None else instant(said, f"messages[{candidate.index}].at")
+            given = request.messages[candidate.index].at
+            at = now if given is None else instant(given, f"messages[{candidate.index}].at")
             memory = Memory(
-                id=caller.new_id(now),
+                id=memory_id,
                 namespace=scope.namespace,
                 user_id=scope.user_id,
                 agent_id=scope.agent_id,
@@ -176,6 +169,53 @@ class Tasks:
             found += page
             after = page[-1].memory.id
         return found
+
+
+class _Offers:
+    """What the write pipeline makes of messages that go, as episodic memories; each is offered once.
+
+    What one call has stored so stays, whatever becomes of the rest: from then on a failure is `OutcomeUnknown`.
+    """
+
+    def __init__(self, write: Write, request: Request, caller: Caller) -> None:
+        self._write = write
+        self._request = request
+        self._caller = caller
+        self._made: dict[str, list[Decision]] = {}
+
+    async def make(self, records: Sequence[Record]) -> None:
+        """Offer those that were not offered yet; what is worth it is stored when this returns."""
+        rest = [record.memory for record in records if record.memory.id not in self._made]
+        for start in range(0, len(rest), _PAGE):
+            some = rest[start : start + _PAGE]
+            messages = tuple(
+                Message(role=_ROLES[memory.source], text=memory.content, speaker=memory.speaker, at=memory.observed_at)  # type: ignore[arg-type]
+                for memory in some
+            )
+            scope = {name: getattr(self._request, name) for name in Request.__struct_fields__ if name != "task_id"}
+            write = WriteRequest(messages=messages, memory_type="episodic", task_id=some[0].task_id, **scope)
+            with self.kept():
+                found = (await self._write(write, self._caller)).results
+            self._made.update({memory.id: [] for memory in some})
+            for decision in found:
+                self._made[some[decision.index].id].append(decision)
+
+    def decisions(self, records: Sequence[Record]) -> list[Decision]:
+        """What became of these, in their order."""
+        return [decision for record in records for decision in self._made[record.memory.id]]
+
+    @contextmanager
+    def kept(self) -> Generator[None]:
+        """Whatever is not available in here, something may have been stored already."""
+        try:
+            yield
+        except Unavailable as exc:
+            if not isinstance(exc, OutcomeUnknown) and self._stored():
+                raise OutcomeUnknown.after(exc) from exc
+            raise
+
+    def _stored(self) -> bool:
+        return any(decision.memory_id is not None for some in self._made.values() for decision in some)
 
 
 def _fitting(records: list[Record], budget: int, threshold: float) -> tuple[list[Record], list[Record]]:
