@@ -120,7 +120,7 @@ def test_chats_and_exports_are_imported_through_a_server(running: Server, tmp_pa
     exported = hindsight("export", "-n", "logs", env=env).stdout
     lines = [json.loads(line) for line in exported.splitlines()]
     assert sum("memory" in line for line in lines) == 30
-    assert lines[0]["hindsight_export"] == 2
+    assert lines[0]["hindsight_export"] == 3
     assert "end" in lines[-1]
     copied = hindsight("import", "-", "-n", "copied", "--json", env=env, stdin=exported)
     assert json.loads(copied.stdout)["stored"] == 30

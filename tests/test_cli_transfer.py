@@ -82,7 +82,7 @@ def test_an_export_goes_to_standard_output_by_default(cli: Cli):
     assert [line["memory"]["id"] for line in lines[1:]] == [memory_id]
     header, memory, runs, end = [json.loads(line) for line in cli("export").out.splitlines()]
     assert (header["history"], memory["memory"]["id"], memory["history"][0]["action"]) == (True, memory_id, "added")
-    assert (runs["runs"][0]["operation"], end["end"]) == ("write", {"memories": 1, "events": 1, "runs": 1})
+    assert (runs["runs"][0]["operation"], end["end"]) == ("write", {"memories": 1, "events": 1, "runs": 1, "erased": 0})
 
 
 def test_an_export_that_was_cut_off_is_imported_and_reported(cli: Cli, tmp_path: Path):

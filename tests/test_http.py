@@ -335,7 +335,7 @@ async def test_an_export_streams_a_header_and_then_each_memory(http: httpx.Async
     memory_id = await stored(http, kind="fact")
     await stored(http, ALLERGY, kind="preference")
     header, memory = await lines(http, kind="fact")
-    assert (header["hindsight_export"], header["history"]) == (2, False)
+    assert (header["hindsight_export"], header["history"]) == (3, False)
     assert memory["memory"]["id"] == memory_id
 
 

@@ -13,6 +13,7 @@ from hindsight_core.errors import Conflict, InvalidInput, NotFound
 from hindsight_core.ledger import open_ledger
 from hindsight_core.models import Contest
 from hindsight_core.requests import (
+    ExportRequest,
     Filters,
     ForgetRequest,
     ListRequest,
@@ -283,6 +284,39 @@ async def test_an_export_comes_back_whole_in_another_namespace(service, caller):
     for line, copy in zip(lines[1:], copied[1:], strict=True):
         original, twin = (msgspec.json.decode(found)["memory"] for found in (line, copy))
         assert original | {"namespace": "copy"} == twin
+
+
+async def test_an_export_brings_along_what_was_erased_so_that_no_older_one_brings_it_back(service, caller):
+    lamp, door = await keep(service, caller, "The lamp is on"), await keep(service, caller, "The door is shut")
+    before = [line async for line in service.export(ExportRequest(history=True), caller)]
+    await service.forget(ForgetRequest(ids=(lamp.id,), mode="erase"), caller)
+    lines = [line async for line in service.export(ExportRequest(history=True), caller)]
+    assert b"The lamp is on" not in b"".join(lines)
+    assert msgspec.json.decode(lines[-1])["end"]["erased"] == 1
+    for _ in range(2):
+        report = await service.import_lines(lines, Request(namespace="copy"), caller)
+        assert report.problems == ()
+    assert (report.existing, report.erased) == (1, 0)
+    older = await service.import_lines(before, Request(namespace="copy"), caller)
+    assert [fault.problem.code for fault in older.problems] == ["invalid_input"]
+    assert "was erased here" in older.problems[0].problem.detail
+    assert await contents(service, caller, namespace="copy") == ["The door is shut"]
+    # What stands in the copy all the same is left alone.
+    kept = await service.import_lines([msgspec.json.encode({"erased": [door.id]})], Request(namespace="copy"), caller)
+    assert (kept.erased, await contents(service, caller, namespace="copy")) == (0, ["The door is shut"])
+
+
+async def test_who_is_no_admin_neither_sees_nor_brings_along_what_was_erased(service, caller):
+    lamp = await keep(service, caller, "The lamp is on")
+    await service.forget(ForgetRequest(ids=(lamp.id,), mode="erase"), caller)
+    plain = msgspec.structs.replace(caller, admin=False)
+    lines = [line async for line in service.export(ExportRequest(history=True), plain)]
+    assert not any(b"erased" in line for line in lines[:-1])
+    assert msgspec.json.decode(lines[-1])["end"].get("erased", 0) == 0
+    told = await service.import_lines([b'{"erased": ["x"]}'], Request(namespace="copy"), plain)
+    assert (told.erased, told.note != "") == (0, True)
+    wrong = await service.import_lines([b'{"erased": ["a b"]}', b'{"erased": 3}'], Request(namespace="copy"), caller)
+    assert [fault.line for fault in wrong.problems] == [1, 2]
 
 
 async def test_pages_continue_where_they_stopped_while_others_write(service, caller):

@@ -388,6 +388,23 @@ async def test_what_stands_after_a_text_is_found_by_it_word_for_word(store: Memo
     assert await store.following("nobody", ["ok"]) == []
 
 
+async def test_what_was_erased_here_or_elsewhere_is_known_page_by_page(store: MemoryStore) -> None:
+    await store.commit(NAMESPACE, puts(record(memory("a")), record(memory("b")), record(memory("d"))))
+    await store.commit(NAMESPACE, ChangeSet(run=run("2"), erases=("b",)))
+    await store.commit(NAMESPACE, ChangeSet(run=run("3"), tombstones=("c", "é", "a", "b")))
+    await store.commit(NAMESPACE, ChangeSet(run=run("4"), tombstones=("c", "Z")))
+    await store.commit("other", ChangeSet(run=run("1", namespace="other"), tombstones=("x",)))
+    assert await store.erased(NAMESPACE, ["a", "b", "c", "d", "x", "Z", "é"]) == {"b", "c", "Z", "é"}
+    assert await store.erasures(NAMESPACE, after=None, limit=10) == ["Z", "b", "c", "é"]
+    assert await store.erasures(NAMESPACE, after=None, limit=2) == ["Z", "b"]
+    assert await store.erasures(NAMESPACE, after="b", limit=2) == ["c", "é"]
+    assert await store.erasures("nobody", after=None, limit=2) == []
+    # What is held is not touched, and new memories take their places beside it.
+    await store.commit(NAMESPACE, puts(record(memory("e")), run_id="5"))
+    assert [r.memory.id for r in await store.get(NAMESPACE, ["a", "d", "e"])] == ["a", "d", "e"]
+    assert (await store.head(NAMESPACE)).memories == 3
+
+
 async def test_every_change_is_seen_at_once_by_every_other_reader(opened: OpenStore) -> None:
     writer, reader = await opened(), await opened()
     query = search(tokens("kettle ferry"), unit(1), where=Where(statuses=("active",)))

@@ -71,6 +71,7 @@ class Ledger:
         undone: str | None = None,
         imported: tuple[Run, ...] | None = None,
         history: Sequence[AuditEvent] = (),
+        tombstones: tuple[str, ...] = (),
     ) -> ChangeSet:
         """Everything, ready for one commit; `history` are events of elsewhere, for `ChangeSet.imported`."""
         # The run may have earlier change sets, which it counts already.
@@ -83,6 +84,7 @@ class Ledger:
             receipt=receipt,
             undone=undone,
             imported=imported,
+            tombstones=tombstones,
         )
 
     def _put(self, record: Record, action: str, reason: str, *, before: Memory | None) -> None:

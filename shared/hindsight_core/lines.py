@@ -1,12 +1,14 @@
 """The lines of an export.
 
-    {"hindsight_export": 2, "namespace": …, "exported_at": …, "history": true}
+    {"hindsight_export": 3, "namespace": …, "exported_at": …, "history": true}
     {"memory": {…}, "history": [event, …]}
     {"events": [event, …]}                      more of the history of the memory before
     {"runs": [run, …]}
-    {"end": {"memories": n, "events": n, "runs": n}}
+    {"erased": [id, …]}                         what was erased there, of which no more is kept than that
+    {"end": {"memories": n, "events": n, "runs": n, "erased": n}}
 
-Without `history` there are a header and lines of memories alone, as in format 1, which is read, too.
+Without `history` there are a header and lines of memories alone, as in format 1. Formats 1 and 2 (which knew nothing of
+what was erased) are read, too.
 """
 
 from __future__ import annotations
@@ -17,13 +19,13 @@ import msgspec
 
 from hindsight_core.models import AuditEvent, Memory, Run
 
-FORMAT: Literal[2] = 2
+FORMAT: Literal[3] = 3
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True):
     """The first line of an export: its format's version, whence it came, and whether histories and an end follow."""
 
-    hindsight_export: Literal[1, 2]
+    hindsight_export: Literal[1, 2, 3]
     namespace: str
     exported_at: str = ""
     history: bool = False
@@ -48,12 +50,19 @@ class Runs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     runs: tuple[Run, ...]
 
 
+class Erased(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Ids of memories that were erased."""
+
+    erased: tuple[str, ...]
+
+
 class Counts(msgspec.Struct, frozen=True, kw_only=True):
     """How many of each an export holds."""
 
     memories: int = 0
     events: int = 0
     runs: int = 0
+    erased: int = 0
 
 
 class End(msgspec.Struct, frozen=True, kw_only=True):

@@ -281,11 +281,13 @@ class ImportProblem(msgspec.Struct, frozen=True, kw_only=True):
 class ImportReport(msgspec.Struct, frozen=True, kw_only=True):
     """How many memories were stored, how many were there before, and which lines were kept out.
 
-    `events` counts what was stored of their histories; `note` says what of the lines was left out and why.
+    `events` counts what was stored of their histories, `erased` the ids that count as erased from now on; `note` says
+    what of the lines was left out and why.
     """
 
     stored: int
     existing: int
     events: int = 0
+    erased: int = 0
     note: str = ""
     problems: tuple[ImportProblem, ...] = ()

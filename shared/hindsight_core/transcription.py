@@ -13,7 +13,7 @@ from hindsight_core.decoding import decode
 from hindsight_core.drafting import SPECULATION_CAP, check_labels, check_no_secret
 from hindsight_core.errors import InvalidInput
 from hindsight_core.legibility import check_legible
-from hindsight_core.lines import Events, Header, Line, Runs
+from hindsight_core.lines import Erased, Events, Header, Line, Runs
 from hindsight_core.models import AuditEvent, Memory, Run
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -38,6 +38,7 @@ class Parsed(msgspec.Struct, frozen=True, kw_only=True):
     memory: Memory | None = None
     events: tuple[AuditEvent, ...] = ()
     runs: tuple[Run, ...] = ()
+    erased: tuple[str, ...] = ()
 
 
 def parsed(line: bytes, namespace: str) -> Parsed:
@@ -55,6 +56,11 @@ def parsed(line: bytes, namespace: str) -> Parsed:
         return Parsed(
             runs=tuple(_run(run, f"runs[{i}]", namespace) for i, run in enumerate(_legible(decode(line, Runs)).runs))
         )
+    if start.startswith(b'{"erased"'):
+        gone = decode(line, Erased).erased
+        for i, memory_id in enumerate(gone):
+            _check_id(memory_id, f"erased[{i}]")
+        return Parsed(erased=gone)
     found = _legible(decode(line, Line))
     memory = _moved(found.memory, "memory", namespace)
     events = tuple(_event(event, f"history[{i}]", namespace) for i, event in enumerate(found.history))

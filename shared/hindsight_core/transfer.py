@@ -1,7 +1,8 @@
 """Export and import of whole memories with their histories.
 
 JSON Lines: a header with the format's version; one line a memory, with the events of its history; further lines of
-events where a history is long; the runs, where a whole namespace is exported; and an end that tells how many there are.
+events where a history is long; where a whole namespace is exported, its runs and the ids of what was erased in it; and
+an end that tells how many there are.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from hindsight_core.errors import Conflict, HindsightError, InvalidInput
 from hindsight_core.filtering import where_of
 from hindsight_core.indexing import index_fields
 from hindsight_core.ledger import open_ledger
-from hindsight_core.lines import FORMAT, Counts, End, Events, Header, Line, Runs
+from hindsight_core.lines import FORMAT, Counts, End, Erased, Events, Header, Line, Runs
 from hindsight_core.models import AuditEvent, Memory, Run, Status
 from hindsight_core.passages import Passages
 from hindsight_core.requests import BATCH_LIMIT, ExportRequest, ListRequest, Request
@@ -32,7 +33,7 @@ _ATTEMPTS = 8
 PAGE = 500
 # A line of about so many bytes fits into a request together with others; longer histories take more lines.
 _LONG_LINE = 100_000
-_NOTE = "Histories and runs were left out: to bring those along takes the verb admin."
+_NOTE = "Histories, runs and erasures were left out: to bring those along takes the verb admin."
 
 
 class Transfer:
@@ -81,6 +82,9 @@ class Transfer:
             async for runs in self._runs(scope.namespace):
                 counts["runs"] += len(runs)
                 yield _json(Runs(runs=tuple(runs)))
+            async for gone in self._erasures(scope.namespace):
+                counts["erased"] += len(gone)
+                yield _json(Erased(erased=tuple(gone)))
         yield _json(End(end=Counts(**counts)))
 
     async def _histories(self, namespace: str, ids: Sequence[str]) -> dict[str, list[AuditEvent]]:
@@ -99,6 +103,12 @@ class Transfer:
             runs = [run for run in page if isinstance(run, Run)]
             after = runs[-1].run_id
             yield runs
+
+    async def _erasures(self, namespace: str) -> AsyncIterator[list[str]]:
+        after: str | None = None
+        while page := await self._store.erasures(namespace, after=after, limit=PAGE):
+            yield page
+            after = page[-1]
 
     async def import_lines(self, lines: Sequence[bytes], request: Request, caller: Caller) -> ImportReport:
         """Store exported memories as they are, ids, versions and histories kept; ids that exist are left alone.
@@ -127,8 +137,8 @@ class Transfer:
             ledger = open_ledger("import", target, now, caller)
             for record in await self._records(work.fresh, passages):
                 ledger.add(record, "imported", "Imported as it was.")
-            changes = ledger.changes(imported=tuple(work.runs), history=work.events)
-            if not changes.events and not changes.imported:
+            changes = ledger.changes(imported=tuple(work.runs), history=work.events, tombstones=tuple(work.gone))
+            if not (changes.events or changes.imported or changes.tombstones):
                 break
             try:
                 await self._store.commit(target, changes)
@@ -141,6 +151,7 @@ class Transfer:
             stored=len(work.fresh),
             existing=work.existing,
             events=len(work.events),
+            erased=len(work.gone),
             note=_NOTE if work.left_out else "",
             problems=tuple(sorted([*problems, *work.problems], key=lambda problem: problem.line)),
         )
@@ -173,6 +184,7 @@ class _Import:
         self.existing = 0
         self.events: list[AuditEvent] = []
         self.runs: list[Run] = []
+        self.gone: list[str] = []
         self.problems: list[ImportProblem] = []
         self.left_out = False
 
@@ -195,6 +207,7 @@ class _Import:
                 self.fresh.append(memory)
         await self._take_histories(here)
         await self._take_runs()
+        await self._take_erasures()
 
     def _told(self) -> Iterator[AuditEvent]:
         for _, line in self._read:
@@ -228,6 +241,19 @@ class _Import:
             return
         # A change keeps what is known already as it is.
         self.runs = list({run.run_id: run for run in runs}.values())
+
+    async def _take_erasures(self) -> None:
+        """What was erased there stays erased here; what is here all the same is left alone."""
+        told = list(dict.fromkeys(memory_id for _, line in self._read for memory_id in line.erased))
+        if told and not self._caller.admin:
+            self.left_out = True
+            return
+        fresh = {memory.id for memory in self.fresh}
+        for start in range(0, len(told), PAGE):
+            some = told[start : start + PAGE]
+            known = {record.memory.id for record in await self._store.get(self._namespace, some)}
+            known |= await self._store.erased(self._namespace, some)
+            self.gone += [memory_id for memory_id in some if memory_id not in known and memory_id not in fresh]
 
     def _refuse(self, line: int, field: str, why: str) -> None:
         problem = problem_of(InvalidInput.of(field, why), self._caller.request_id)

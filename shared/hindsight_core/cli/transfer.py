@@ -38,6 +38,7 @@ class Imported(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     stored: int
     existing: int
     events: int = 0
+    erased: int = 0
     note: str = ""
     problems: tuple[ImportProblem, ...] = ()
     evaluation: Evaluation | None = None
@@ -119,6 +120,7 @@ async def _import_export(memories: AsyncHindsight, data: bytes, target: Target) 
                 stored=total.stored + report.stored,
                 existing=total.existing + report.existing,
                 events=total.events + report.events,
+                erased=total.erased + report.erased,
                 note=report.note or total.note,
                 problems=total.problems + moved,
             )

@@ -159,7 +159,8 @@ class ChangeSet(msgspec.Struct, frozen=True, kw_only=True):
     `tombstones` without text, and receipts that say no more than that their key was used. `events` are the audit of
     exactly these changes. `undone` marks a run as undone by `run.run_id`. A long run comes in several change sets with
     the same `run_id`: its latest `run` is kept. With `imported` these come from elsewhere: a put of a memory that does
-    not exist may have any version, and those runs, where they are not known, are kept beside `run`.
+    not exist may have any version, and those runs, where they are not known, are kept beside `run`. `tombstones` are
+    ids of memories that were erased elsewhere: they count as erased here, too, but for those that are held here.
     """
 
     run: Run
@@ -169,6 +170,7 @@ class ChangeSet(msgspec.Struct, frozen=True, kw_only=True):
     receipt: Receipt | None = None
     undone: str | None = None
     imported: tuple[Run, ...] | None = None
+    tombstones: tuple[str, ...] = ()
 
 
 class Access(msgspec.Struct, frozen=True, kw_only=True):
@@ -219,6 +221,10 @@ class MemoryStore(Protocol):
 
     async def erased(self, namespace: str, ids: Sequence[str]) -> set[str]:
         """Which of these ids were memories once, and were erased: what is kept of those is no more than that."""
+        ...
+
+    async def erasures(self, namespace: str, *, after: str | None, limit: int) -> list[str]:
+        """The ids that `erased` knows, in their order, strictly after the id `after`."""
         ...
 
     async def rank(self, namespace: str, query: Query) -> RankedPage:

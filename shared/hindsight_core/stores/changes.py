@@ -59,6 +59,7 @@ class Transaction:
             )
         for memory_id in changes.erases:
             self._erase(memory_id)
+        self._bury(changes.tombstones)
         if changes.erases:
             # Remembered until the write-ahead log is emptied, even across a crash.
             self._execute("INSERT OR REPLACE INTO meta VALUES ('wipe', ?)", (f"{self._number}:{self._sequence}",))
@@ -149,6 +150,16 @@ class Transaction:
             self._execute("DELETE FROM speakers WHERE namespace = ? AND speaker = ? AND memories <= 0", key)
         self._execute("DELETE FROM memories WHERE row = ?", (row,))
         self._execute("INSERT INTO tombstones VALUES (?, ?, ?, ?)", (row, self._number, self._sequence, memory_id))
+
+    def _bury(self, ids: Sequence[str]) -> None:
+        """Keep ids that were erased elsewhere; below 0 no row is that of a memory."""
+        for memory_id in ids:
+            self._execute(
+                "INSERT INTO tombstones SELECT min(0, ifnull((SELECT min(row) FROM tombstones), 0)) - 1, ?1, ?2, ?3"
+                " WHERE NOT EXISTS (SELECT 1 FROM memories WHERE namespace = ?1 AND id = ?3)"
+                " AND NOT EXISTS (SELECT 1 FROM tombstones WHERE namespace = ?1 AND id = ?3)",
+                (self._number, self._sequence, memory_id),
+            )
 
     def _add_events(self, events: Sequence[AuditEvent]) -> None:
         try:

@@ -93,6 +93,14 @@ def erased(connection: sqlite3.Connection, namespace: str, ids: Sequence[str]) -
     return found
 
 
+def erasures(connection: sqlite3.Connection, namespace: str, after: str | None, limit: int) -> list[str]:
+    found = connection.execute(
+        "SELECT DISTINCT id FROM tombstones WHERE namespace = ? AND id > ? ORDER BY id LIMIT ?",
+        (_number(connection, namespace), after or "", limit),
+    )
+    return [memory_id for (memory_id,) in found]
+
+
 def records_at(connection: sqlite3.Connection, rows: Sequence[int]) -> dict[int, Record]:
     """The records in these rows of the file, by row."""
     marks = ",".join("?" * len(rows))

@@ -105,6 +105,9 @@ class SqliteStore:
     async def erased(self, namespace: str, ids: Sequence[str]) -> set[str]:
         return await self._read(lambda connection: reading.erased(connection, namespace, ids))
 
+    async def erasures(self, namespace: str, *, after: str | None, limit: int) -> list[str]:
+        return await self._read(lambda connection: reading.erasures(connection, namespace, after, limit))
+
     async def rank(self, namespace: str, query: Query) -> RankedPage:
         found = self._at_hand(namespace, lambda connection, resident: exact.rank(resident, connection, query))
         if found is not None:

@@ -86,6 +86,16 @@ class Journal:
         found = await self._indices.documents("journal", places, routing=namespace, source=False)
         return {memory_id for memory_id, one in zip(ids, found, strict=True) if one is not None}
 
+    async def erasures(self, namespace: str, after: str | None, limit: int) -> list[str]:
+        """See `MemoryStore.erasures`."""
+        await self._indices.refresh("journal")
+        filters: list[Json] = [{"term": {"namespace": namespace}}, {"term": {"log": "tombstone"}}]
+        body: Json = {"query": {"bool": {"filter": filters}}, "_source": ["id"]}
+        if after is not None:
+            body["search_after"] = [after]
+        hits = await self._indices.pages("journal", namespace, body, limit=limit)
+        return [hit["_source"]["id"] for hit in hits]
+
     async def keep(self, namespace: str, retrievals: Sequence[Retrieval], existing: set[str]) -> list[Retrieval]:
         """Log searches whose hits all exist; which were kept. An erased hit may be quoted by the query."""
         kept = [entry for entry in retrievals if all(memory_id in existing for memory_id, _, _ in entry.hits)]

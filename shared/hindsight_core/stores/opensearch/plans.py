@@ -54,12 +54,15 @@ class Planner:
         """Raises `Conflict` as `MemoryStore.commit` says."""
         latest = max(millis(run.at) for run in (changes.run, *(changes.imported or ())))
         self._after = replace(self._after, at=max(self._state.at, latest))
-        ids = list(dict.fromkeys([*(record.memory.id for record in changes.puts), *changes.erases]))
+        named = [*(record.memory.id for record in changes.puts), *changes.erases, *changes.tombstones]
+        ids = list(dict.fromkeys(named))
         _, journal = await both(self._read(ids, texts=bool(changes.erases)), self._entries(changes))
         erased = set(changes.erases)
         texts = self._erased_texts(changes)
         steps = self._puts(changes.puts, erased, imported=changes.imported is not None)
         steps += self._erases(changes.erases)
+        buried = [memory_id for memory_id in changes.tombstones if self._memories[memory_id] is None]
+        steps += [self._entry("tombstone", memory_id, memory_ids=[memory_id]) for memory_id in buried]
         steps += self._journal(changes, journal, texts)
         after = replace(
             self._after,

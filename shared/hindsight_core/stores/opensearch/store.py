@@ -135,6 +135,11 @@ class OpenSearchStore:
             await self._intents.settled(namespace)
             return await self._journal.erased(namespace, ids)
 
+    async def erasures(self, namespace: str, *, after: str | None, limit: int) -> list[str]:
+        async with self._in_time():
+            await self._intents.settled(namespace)
+            return await self._journal.erasures(namespace, after, limit)
+
     async def rank(self, namespace: str, query: Query) -> RankedPage:
         async with self._in_time():
             seen = self._seen.get(namespace)
