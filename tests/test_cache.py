@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import re
 import socket
+import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from pathlib import Path
 from uuid import uuid4
@@ -17,7 +19,6 @@ from localstack.service import ServiceProcess, free_port
 from redis.asyncio import Redis
 
 from hindsight_core.cache import Cache, Rate, open_cache, rates
-from hindsight_core.cache.claims import claimed
 from hindsight_core.cache.local import LocalCache
 from hindsight_core.cache.redis import RedisCache, parse
 from hindsight_core.errors import ConfigurationError
@@ -112,85 +113,6 @@ async def test_a_value_lapses(cache, name):
     await until(gone)
 
 
-# Claims
-
-
-async def test_a_claim_is_one_owners_alone(cache, name):
-    assert await cache.claim(name, "ana", HOUR) is True
-    assert await cache.claim(name, "ben", HOUR) is False
-    assert await cache.claim(name, "ana", HOUR) is False
-    assert await cache.claim(f"{name}/other", "ben", HOUR) is True
-
-
-async def test_only_its_owner_gives_a_claim_up(cache, name):
-    await cache.claim(name, "ana", HOUR)
-    assert await cache.release(name, "ben") is False
-    assert await cache.claim(name, "ben", HOUR) is False
-    assert await cache.release(name, "ana") is True
-    assert await cache.release(name, "ana") is False
-    assert await cache.claim(name, "ben", HOUR) is True
-
-
-async def test_a_claim_lapses_unless_it_is_renewed(cache, name):
-    await cache.claim(name, "ana", 0.002)
-    await until(lambda: cache.claim(name, "ben", HOUR))
-    assert await cache.renew(name, "ana", HOUR) is False
-    assert await cache.release(name, "ana") is False
-
-
-async def test_renewing_lengthens_a_claim_and_takes_what_nobody_holds(cache, name):
-    assert await cache.renew(name, "ana", 0.002) is True
-    assert await cache.renew(name, "ana", HOUR) is True
-    assert await cache.claim(name, "ben", HOUR) is False
-
-
-async def test_of_many_who_claim_at_once_one_succeeds(cache, name):
-    assert sum(await asyncio.gather(*(cache.claim(name, f"owner {i}", HOUR) for i in range(50)))) == 1
-
-
-async def test_a_claim_a_rate_and_a_value_may_have_one_name(cache, name):
-    await cache.put({name: b"x"}, HOUR)
-    assert await cache.claim(name, "ana", HOUR)
-    assert (await cache.take(name, SLOW)).allowed
-    assert await cache.get([name]) == [b"x"]
-
-
-async def test_a_lock_is_held_while_its_block_runs_and_free_afterwards(cache, name):
-    async with claimed(cache, name, "ana", ttl=HOUR) as held:
-        assert held is not None
-        async with claimed(cache, name, "ben", ttl=HOUR) as second:
-            assert second is None
-    assert await cache.claim(name, "ben", HOUR)
-
-
-async def test_a_lock_is_given_up_when_its_block_fails(cache, name):
-    with pytest.raises(RuntimeError, match="in the middle"):
-        async with claimed(cache, name, "ana", ttl=HOUR):
-            raise RuntimeError("in the middle")
-    assert await cache.claim(name, "ben", HOUR)
-
-
-async def test_a_lock_outlives_its_time_while_its_block_runs(cache, name):
-    ttl = 0.3
-    async with claimed(cache, name, "ana", ttl=ttl) as held:
-        await asyncio.sleep(2 * ttl)
-        assert await cache.claim(name, "ben", HOUR) is False
-    assert held is not None
-    assert not held.lost
-
-
-async def test_a_lock_that_another_took_says_so(cache, name):
-    async with claimed(cache, name, "ana", ttl=0.03) as held:
-        await cache.release(name, "ana")
-        await cache.claim(name, "ben", HOUR)
-
-        async def lost() -> bool:
-            return held.lost
-
-        await until(lost)
-    assert await cache.claim(name, "carl", HOUR) is False  # it was not released for ben
-
-
 # Rates
 
 
@@ -222,6 +144,12 @@ async def test_a_bucket_fills_again(cache, name):
 async def test_of_many_at_once_no_more_than_the_burst_are_allowed(cache, name):
     found = await asyncio.gather(*(cache.take(name, SLOW) for _ in range(50)))
     assert sum(one.allowed for one in found) == 3
+
+
+async def test_a_rate_and_a_value_may_have_one_name(cache, name):
+    await cache.put({name: b"x"}, HOUR)
+    assert (await cache.take(name, SLOW)).allowed
+    assert await cache.get([name]) == [b"x"]
 
 
 async def test_a_narrower_rate_holds_at_once(cache, name):
@@ -282,13 +210,12 @@ async def test_a_value_larger_than_the_room_is_not_kept():
     assert await cache.get(["large"]) == [None]
 
 
-async def test_claims_and_rates_that_lapsed_are_forgotten():
+async def test_rates_that_lapsed_are_forgotten():
     clock = asks_at_once()
     cache = LocalCache(clock=clock)
     for i in range(3000):
-        await cache.claim(f"claim {i}", "ana", 1.0)
         await cache.take(f"rate {i}", Rate(burst=1, per_second=1))
-    assert len(cache._claims) + len(cache._full_at) <= 1025
+    assert len(cache._full_at) <= 1025
 
 
 # Redis
@@ -297,11 +224,9 @@ async def test_claims_and_rates_that_lapsed_are_forgotten():
 async def test_everything_in_redis_has_a_lifetime(redis_url, redis, name):
     cache = open_cache(redis_url, timeout=10.0)
     await cache.put({name: b"x"}, HOUR)
-    await cache.claim(name, "ana", HOUR)
-    await cache.renew(name, "ana", HOUR)
     await cache.take(name, SLOW)
     keys = [key async for key in redis.scan_iter(match=f"hindsight:*{name}")]
-    assert len(keys) == 3
+    assert len(keys) == 2
     assert all([0 < await redis.ttl(key) <= HOUR + 1 for key in keys])
     await cache.aclose()
 
@@ -310,8 +235,6 @@ async def test_two_caches_on_one_redis_share_everything(redis_url, name):
     one, other = open_cache(redis_url, timeout=10.0), open_cache(redis_url, timeout=10.0)
     await one.put({name: b"x"}, HOUR)
     assert await other.get([name]) == [b"x"]
-    assert await one.claim(name, "ana", HOUR)
-    assert not await other.claim(name, "ben", HOUR)
     assert [(await cache.take(name, SLOW)).allowed for cache in (one, other, one, other)] == [True, True, True, False]
     await one.aclose()
     await other.aclose()
@@ -351,10 +274,6 @@ async def test_without_redis_every_verb_goes_on(fragile, redis_server, name):
     assert await fragile.get([name, name]) == [None, None]
     await fragile.put({name: b"x"}, HOUR)
     assert await fragile.delete([name]) is False
-    assert await fragile.claim(name, "ana", HOUR) is True
-    assert await fragile.claim(name, "ben", HOUR) is False
-    assert await fragile.renew(name, "ana", HOUR) is True
-    assert await fragile.release(name, "ana") is True
     assert [(await fragile.take(name, SLOW)).allowed for _ in range(4)] == [True, True, True, False]
     assert f"Redis at {fragile.address} cannot be reached (Connection refused)" in fragile.trouble
     assert (await fragile.check()).status == "degraded"
@@ -386,16 +305,6 @@ async def test_what_could_not_be_deleted_is_deleted_when_redis_is_back(fragile, 
         assert await client.get(f"hindsight:value:{name}") is None
 
 
-async def test_a_lock_survives_a_restart_of_redis(fragile, redis_server, name):
-    async with claimed(fragile, name, "ana", ttl=0.3) as held:
-        redis_server.kill()
-        redis_server.start()
-        assert await fragile.renew(name, "ana", HOUR) is True
-        assert await fragile.claim(name, "ben", HOUR) is False
-    assert held is not None
-    assert not held.lost
-
-
 async def test_a_redis_that_hangs_costs_its_timeout_once(redis_url, name):
     """It accepts and says nothing; the second call does not wait at all."""
     with socket.create_server(("127.0.0.1", 0)) as mute:
@@ -425,15 +334,13 @@ async def test_what_is_no_redis_is_as_good_as_none(name):
 
 
 async def test_a_full_redis_still_gives_what_it_has(redis_server, name):
-    """It refuses to keep more, and says so; reads go on, claims and rates are kept here."""
+    """It refuses to keep more, and says so; reads go on, rates are kept here."""
     cache = open_cache(redis_server.url, timeout=10.0)
     await cache.put({f"{name}/before": b"x"}, HOUR)
     async with Redis.from_url(redis_server.url) as client:
         await client.config_set("maxmemory", "1")
         await cache.put({name: b"y"}, HOUR)
         assert await cache.get([f"{name}/before", name]) == [b"x", None]
-        assert await cache.claim(name, "ana", HOUR)
-        assert not await cache.claim(name, "ben", HOUR)
         assert (await cache.take(name, SLOW)).allowed
         assert "refuses to put" in (cache.trouble or "")
         assert (await cache.check()).status == "degraded"
@@ -442,6 +349,75 @@ async def test_a_full_redis_still_gives_what_it_has(redis_server, name):
     await cache.put({name: b"y"}, HOUR)
     assert await cache.get([name]) == [b"y"]
     await cache.aclose()
+
+
+async def test_what_is_told_of_a_full_redis_holds_nothing_that_was_to_be_kept(redis_server, name, caplog):
+    """Answers and the log name it in its own words, without keys and values."""
+    cache = open_cache(redis_server.url, timeout=10.0)
+    async with Redis.from_url(redis_server.url) as client:
+        await client.config_set("maxmemory", "1")
+        await cache.put({f"{name}/{i}": f"secret {i}".encode() for i in range(3)}, HOUR)
+        trouble = cache.trouble or ""
+        await client.config_set("maxmemory", "0")
+    assert "refuses to put (command not allowed when used memory > 'maxmemory')" in trouble
+    (event,) = caplog.records
+    for said in (trouble, event.detail):
+        assert "secret" not in said
+        assert name not in said
+    await cache.aclose()
+
+
+async def test_a_full_redis_is_one_event_however_often_it_is_looked_at_and_takes_a_value_in_between(
+    redis_server, name, caplog
+):
+    now = 0.0
+    cache = RedisCache(parse(redis_server.url), timeout=10.0, clock=lambda: now)
+    async with Redis.from_url(redis_server.url) as client:
+        for turn in range(5):
+            await client.config_set("maxmemory", "1")
+            assert (await cache.check()).status == "degraded"
+            await cache.put({f"{name}/{turn}": b"x"}, HOUR)
+            assert cache.trouble is not None
+            await client.config_set("maxmemory", "0")  # as when something lapses
+            await cache.put({f"{name}/{turn}": b"x"}, HOUR)
+            assert (await cache.check()).status == "ok"
+            assert cache.trouble is None
+    assert [record.message for record in caplog.records] == ["cache.degraded"]
+    now = 120.0
+    await cache.get([name])
+    assert [record.message for record in caplog.records] == ["cache.degraded", "cache.recovered"]
+    await cache.aclose()
+
+
+@pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="the embedded server listens on a socket of Unix")
+async def test_an_embedded_server_ends_with_its_process_and_leaves_nothing_also_when_that_is_killed():
+    program = """
+import asyncio
+from hindsight_core.cache import open_cache
+
+async def main():
+    cache = open_cache("embedded", timeout=10.0)
+    await cache.start()
+    print(cache._folder.name, cache._server._process.pid, flush=True)
+    await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", program, stdout=asyncio.subprocess.PIPE)
+    folder, pid = (await asyncio.wait_for(process.stdout.readline(), 60)).decode().split()
+    os.kill(int(pid), 0)  # it runs
+    assert Path(folder).exists()  # noqa: ASYNC240 (on this machine)
+    process.kill()
+    await process.wait()
+
+    async def gone() -> bool:
+        try:
+            os.kill(int(pid), 0)
+        except ProcessLookupError:
+            return not Path(folder).exists()  # noqa: ASYNC240 (on this machine)
+        return False
+
+    await until(gone)
 
 
 async def test_a_wrong_password_is_told_without_it(redis_server):
@@ -465,9 +441,6 @@ async def test_the_rights_that_the_docs_name_are_enough(redis_url, redis, name):
     await cache.put({name: b"x"}, HOUR)
     assert await cache.get([name]) == [b"x"]
     assert await cache.delete([name])
-    assert await cache.claim(name, "ana", HOUR)
-    assert await cache.renew(name, "ana", HOUR)
-    assert await cache.release(name, "ana")
     assert (await cache.take(name, SLOW)).allowed
     assert (await cache.check()).status == "ok"
     assert cache.trouble is None
@@ -481,7 +454,6 @@ async def test_a_start_without_redis_tells_host_port_and_setting_and_goes_on(cap
     await cache._connecting
     (event,) = [record for record in caplog.records if record.message == "cache.unreachable"]
     assert (event.setting, event.host, event.port, event.attempts) == ("HINDSIGHT_REDIS", "127.0.0.1", port, 3)
-    assert await cache.claim(name, "ana", HOUR)
     await cache.aclose()
 
 

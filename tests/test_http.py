@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx
@@ -11,6 +12,8 @@ import pytest
 
 from hindsight_core.config import Settings
 from hindsight_core.service import MemoryService
+from hindsight_core.stores import MemoryStore
+from hindsight_core.turns import Turns
 from serving import URL, serving
 
 ADDRESS = "My shipping address is 12 Elm Street, Leeds."
@@ -292,6 +295,15 @@ async def test_a_sweep_reports_what_it_did_counts_it_and_stops_at_its_limit(http
     assert 'hindsight_swept_total{action="archived",policy="expire"} 2.0' in metrics
     assert (await http.post("/v1/sweeps", json={"policies": ["all"]})).status_code == 422
     assert (await http.post("/v1/sweeps", json={"user_id": "ann"})).status_code == 422
+
+
+async def test_a_second_sweep_beside_one_that_is_under_way_is_told_its_run(http: httpx.AsyncClient, store: MemoryStore):
+    turns = Turns(store, timedelta(minutes=1))
+    async with turns.taken("default", ["expire"], run_id="run-1", call="elsewhere", now=datetime.now(UTC)):
+        second = await http.post("/v1/sweeps", json={"policies": ["expire"]})
+    assert (second.status_code, second.json()["code"]) == (409, "under_way")
+    assert "run-1" in second.json()["detail"]
+    assert (await http.post("/v1/sweeps", json={"policies": ["expire"]})).status_code == 200
 
 
 async def test_a_run_lists_what_it_did_and_can_be_undone(http: httpx.AsyncClient):

@@ -8,7 +8,7 @@ from datetime import datetime
 
 import msgspec
 
-from hindsight_core.errors import HindsightError
+from hindsight_core.errors import HindsightError, UnderWay
 from hindsight_core.leases import Lease, Leases
 from hindsight_core.requests import Policy, SweepRequest
 from hindsight_scheduler.clock import now
@@ -54,6 +54,9 @@ class Runner:
                     return
                 else:
                     await self._pause()
+            except UnderWay as exc:  # somebody sweeps by hand, or died while sweeping
+                _log.info("slot.waits", extra={"policy": policy, "slot": at.isoformat(), "detail": exc.detail})
+                await self._pause()
             except HindsightError as exc:
                 _log.warning("slot.failed", extra={"policy": policy, "slot": at.isoformat(), "detail": exc.detail})
                 await self._pause()

@@ -160,7 +160,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         str, Meta(description="Namespaces the scheduler sweeps, with commas; empty: all (over HTTP the default one).")
     ] = ""
     schedule_lease: Annotated[
-        float, Meta(gt=0, description="Seconds after which another scheduler goes on where one has died.")
+        float,
+        Meta(
+            gt=0,
+            description="Seconds after which another goes on where a process died while sweeping.",
+        ),
     ] = 60.0
     schedule_url: Annotated[
         str, Meta(description="Server whose sweeps the scheduler calls; empty: it sweeps by itself.")

@@ -9,6 +9,7 @@
     ├── Forbidden               403  the token does not allow this verb or namespace
     ├── NotFound                404  no such memory, run or retrieval in this scope
     ├── Conflict                409  it changed meanwhile, or a key was reused
+    │   └── UnderWay            409  the same is being done by another call
     ├── TooLarge                413  body or batch over its limit
     ├── UnsupportedMedia        415  another content type than the route takes
     ├── TooManyRequests         429  over the rate limit; `retry_after` in seconds
@@ -83,6 +84,12 @@ class Conflict(HindsightError):
     """The stored state is not the one the request was made for. Nothing was changed."""
 
     code, status, title = "conflict", 409, "It changed meanwhile"
+
+
+class UnderWay(Conflict):
+    """Another call is doing the same at this moment. Nothing was changed."""
+
+    code, title = "under_way", "It is under way already"
 
 
 class TooLarge(HindsightError):

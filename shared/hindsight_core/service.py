@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import TypeVar
 
@@ -95,6 +96,7 @@ from hindsight_core.sweeping import Sweeper
 from hindsight_core.tasks import Tasks
 from hindsight_core.tokens import Tokens
 from hindsight_core.transfer import Transfer
+from hindsight_core.turns import Turns
 from hindsight_core.undoing import Undoer
 from hindsight_core.updating import Updater
 from hindsight_core.writing import Writer
@@ -138,7 +140,10 @@ class MemoryService:
         self._obedience = Obedience(store, cached, self._forgetter)
         self._tasks = Tasks(store, _gate(settings), self._write, settings.task_share)
         self._undoer = Undoer(store, cached)
-        self._sweeper = Sweeper(store, rules_of(settings), settings.sweep_rate, settings.sweep_share, self.vectors)
+        turns = Turns(store, timedelta(seconds=settings.schedule_lease))
+        self._sweeper = Sweeper(
+            store, rules_of(settings), settings.sweep_rate, settings.sweep_share, self.vectors, turns
+        )
         self._updater = Updater(store, cached, self._forgetter)
         self._transfer = Transfer(store, cached)
 

@@ -35,6 +35,7 @@ from hindsight_core.responses import Affected, PolicyReport, SweepReport
 from hindsight_core.retention import Rules, applied
 from hindsight_core.stores import MemoryStore, Record
 from hindsight_core.traces import Traces
+from hindsight_core.turns import Turns
 from hindsight_core.upkeep import outdated
 
 # In this order: what was confirmed is no longer idle, what has expired makes room, what is erased was archived long
@@ -66,7 +67,10 @@ class _Place(msgspec.Struct, frozen=True, array_like=True):
 class Sweeper:
     """Sweeps a namespace by `rules`, as fast as `Pace` says of `rate` and `share`."""
 
-    def __init__(self, store: MemoryStore, rules: Rules, rate: int, share: float, vectors: VectorCache) -> None:
+    def __init__(
+        self, store: MemoryStore, rules: Rules, rate: int, share: float, vectors: VectorCache, turns: Turns
+    ) -> None:
+        self._turns = turns
         self._store = store
         self._rules = rules
         self._rate = rate
@@ -74,10 +78,18 @@ class Sweeper:
         self._vectors = vectors
 
     async def sweep(self, namespace: str, request: SweepRequest, caller: Caller) -> SweepReport:
-        """Apply the policies of the request, all by default, in the order in which they depend on each other."""
+        """Apply the policies of the request, all by default, in the order in which they depend on each other.
+
+        Raises `UnderWay` when another call is applying one of them to the namespace; a dry run asks nobody.
+        """
         pace = Pace(self._rate, self._share)
         work = _Sweep(self._store, self._rules, pace, self._vectors, namespace, request, caller)
-        return await work.run()
+        place = await work.begin()
+        if request.dry_run:
+            return await work.run(place)
+        call = caller.new_id(caller.now)
+        async with self._turns.taken(namespace, work.policies, run_id=place.run_id, call=call, now=caller.now):
+            return await work.run(place)
 
 
 class _Sweep:
@@ -101,16 +113,16 @@ class _Sweep:
         self._caller = caller
         self._now = caller.clock(request)
         asked = request.policies or tuple(PASSES)
-        self._policies: list[Policy] = [policy for policy in PASSES if policy in asked]
+        self.policies: list[Policy] = [policy for policy in PASSES if policy in asked]
         self._view = View(store, namespace, rules, self._now, dry_run=request.dry_run)
         self._affected: list[Affected] = []
         self._reports: list[PolicyReport] = []
 
-    async def run(self) -> SweepReport:
+    async def run(self, place: _Place) -> SweepReport:
+        """Sweep from a place on."""
         started = _time()
-        place = await self._begin()
-        skipped = self._policies.index(place.policy) if place.policy in self._policies else 0
-        for policy in self._policies[skipped:]:
+        skipped = self.policies.index(place.policy) if place.policy in self.policies else 0
+        for policy in self.policies[skipped:]:
             after = place.after if policy == place.policy else None
             began = _time()
             stopped, after, examined, actions = await self._apply(policy, after, place, started)
@@ -121,7 +133,7 @@ class _Sweep:
                 place = replace(place, policy=policy, after=after, count=place.count + len(self._affected))
                 break
         else:
-            place = replace(place, count=place.count + len(self._affected), policy=self._policies[-1])
+            place = replace(place, count=place.count + len(self._affected), policy=self.policies[-1])
             stopped = False
         return SweepReport(
             run_id=place.run_id,
@@ -134,10 +146,10 @@ class _Sweep:
             took_ms=1000 * (_time() - started),
         )
 
-    async def _begin(self) -> _Place:
+    async def begin(self) -> _Place:
         """A new run, or the place where an earlier call of the same sweep has stopped."""
         if self._request.cursor is None:
-            return _Place(self._caller.new_id(self._now), self._now, 0, self._policies[0], None)
+            return _Place(self._caller.new_id(self._now), self._now, 0, self.policies[0], None)
         place = _decode(self._request.cursor)
         found = await self._store.read(self._namespace, "runs", run_id=place.run_id, limit=1)
         known = found[0] if found else None
@@ -230,7 +242,7 @@ class _Sweep:
             namespace=self._namespace,
             at=place.at,
             operation=OPERATION,
-            reason=", ".join(self._policies),
+            reason=", ".join(self.policies),
             count=place.count,
         )
 

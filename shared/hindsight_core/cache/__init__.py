@@ -1,7 +1,7 @@
-"""The cache port: what processes share and may lose at any moment: values with a lifetime, claims, rate counters.
+"""The cache port: what processes share and may lose at any moment: values with a lifetime, rate counters.
 
-No memory ever depends on it. An adapter whose server is gone, slow, full or holds garbage answers as if it held
-nothing, and keeps claims and rates in its own process meanwhile; `trouble` says so, and no verb raises because of it.
+No memory ever depends on it, and no lock is in it. An adapter whose server is gone, slow, full or holds garbage answers
+as if it held nothing, and keeps rates in its own process meanwhile; `trouble` says so, and no verb raises for it.
 """
 
 from __future__ import annotations
@@ -66,21 +66,6 @@ class Cache(Protocol):
 
     async def delete(self, names: Collection[str]) -> bool:
         """Remove values. False when they may still be there: it is made good as soon as the server answers again."""
-        ...
-
-    async def claim(self, name: str, owner: str, ttl: float) -> bool:
-        """Whether `name` is now `owner`'s alone for `ttl`. False when anybody holds it, be it the same owner.
-
-        A slot that must be taken once is claimed and never released; a lock is `claims.claimed`.
-        """
-        ...
-
-    async def renew(self, name: str, owner: str, ttl: float) -> bool:
-        """Hold it for `ttl` from now, also when it lapsed and nobody else took it. False when another holds it."""
-        ...
-
-    async def release(self, name: str, owner: str) -> bool:
-        """Give it up. False, and nothing changes, when `owner` does not hold it."""
         ...
 
     async def take(self, name: str, rate: Rate, cost: int = 1) -> Allowance:

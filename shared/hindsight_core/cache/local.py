@@ -1,4 +1,4 @@
-"""The cache of one process: the default, and what claims and rates fall back to while a server is gone."""
+"""The cache of one process: the default, and what rates fall back to while a server is gone."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ class LocalCache:
         self._clock = clock
         self._values: OrderedDict[str, tuple[bytes, float]] = OrderedDict()
         self._size = 0
-        self._claims: dict[str, tuple[str, float]] = {}
         self._full_at: dict[str, float] = {}
         self._sweep_at = _SWEEP_FROM
 
@@ -62,29 +61,6 @@ class LocalCache:
         if value is not None:
             self._size -= len(value) + _OVERHEAD
 
-    async def claim(self, name: str, owner: str, ttl: float) -> bool:
-        if self._holder(name) is not None:
-            return False
-        return self._hold(name, owner, ttl)
-
-    async def renew(self, name: str, owner: str, ttl: float) -> bool:
-        return self._holder(name) in {None, owner} and self._hold(name, owner, ttl)
-
-    async def release(self, name: str, owner: str) -> bool:
-        if self._holder(name) != owner:
-            return False
-        del self._claims[name]
-        return True
-
-    def _holder(self, name: str) -> str | None:
-        owner, until = self._claims.get(name, (None, 0.0))
-        return owner if until > self._clock() else None
-
-    def _hold(self, name: str, owner: str, ttl: float) -> bool:
-        self._sweep()
-        self._claims[name] = owner, self._clock() + ttl
-        return True
-
     async def take(self, name: str, rate: Rate, cost: int = 1) -> Allowance:
         rates.check(rate, cost)
         self._sweep()
@@ -94,12 +70,11 @@ class LocalCache:
 
     def _sweep(self) -> None:
         """Forget what has lapsed, each time that twice as much is held as the last time held on to."""
-        if len(self._claims) + len(self._full_at) < self._sweep_at:
+        if len(self._full_at) < self._sweep_at:
             return
         now = self._clock()
-        self._claims = {name: held for name, held in self._claims.items() if held[1] > now}
         self._full_at = {name: at for name, at in self._full_at.items() if at > now}
-        self._sweep_at = max(_SWEEP_FROM, 2 * (len(self._claims) + len(self._full_at)))
+        self._sweep_at = max(_SWEEP_FROM, 2 * len(self._full_at))
 
     async def check(self) -> Component:
         return Component(name="cache", status="ok", detail="in this process")

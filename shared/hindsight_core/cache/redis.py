@@ -31,19 +31,10 @@ _ASK_AGAIN = 1.0
 _CONNECTIONS = 16
 _OWED = 100_000
 _PREFIX = "hindsight:"
-_PROBE = "probe"
-
-# An owner that holds it extends it, and anybody takes what nobody holds.
-_RENEW = """
-local holder = redis.call('GET', KEYS[1])
-if holder and holder ~= ARGV[1] then return 0 end
-redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
-return 1
-"""
-_RELEASE = """
-if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
-return redis.call('DEL', KEYS[1])
-"""
+# As large as a vector: where only a little room is left, a server still takes a word.
+_PROBE = {"probe": bytes(1536)}
+# Seconds without a refusal after which it is over: a full server takes a value whenever another lapses.
+_QUIET = 60.0
 
 T = TypeVar("T")
 # What the client's own types leave open.
@@ -118,6 +109,8 @@ class RedisCache:
         self._connecting: asyncio.Task[None] | None = None
         self._down: str | None = None
         self._refused: dict[str, str] = {}
+        self._refused_at = -_QUIET
+        self._told = False
         self._ask_at = 0.0
         self._owed: set[str] = set()
 
@@ -166,7 +159,10 @@ class RedisCache:
             async with client.pipeline(transaction=False) as pipeline:
                 for name, value in values.items():
                     pipeline.set(_key("value", name), value, px=_milliseconds(ttl))
-                await pipeline.execute()
+                answers = await pipeline.execute(raise_on_error=False)
+            for answer in answers:
+                if isinstance(answer, Exception):  # the client's own words for it hold what was to be kept
+                    raise answer
 
         with suppress(_Unanswered):
             if values:
@@ -183,48 +179,27 @@ class RedisCache:
             return False
         return True
 
-    async def claim(self, name: str, owner: str, ttl: float) -> bool:
-        key, px = _key("claim", name), _milliseconds(ttl)
-        try:
-            return bool(
-                await self._ask(
-                    "claim",
-                    lambda client: client.set(key, owner, nx=True, px=px),
-                    # Over a connection that broke it may have been done.
-                    again=lambda client: client.register_script(_RENEW)(keys=[key], args=[owner, px]),
-                )
-            )
-        except _Unanswered:
-            return await self._alone.claim(name, owner, ttl)
-
-    async def renew(self, name: str, owner: str, ttl: float) -> bool:
-        try:
-            return bool(await self._run("renew", _RENEW, _key("claim", name), owner, _milliseconds(ttl)))
-        except _Unanswered:
-            return await self._alone.renew(name, owner, ttl)
-
-    async def release(self, name: str, owner: str) -> bool:
-        alone = await self._alone.release(name, owner)
-        try:
-            return bool(await self._run("release", _RELEASE, _key("claim", name), owner))
-        except _Unanswered:
-            return alone
-
     async def take(self, name: str, rate: Rate, cost: int = 1) -> Allowance:
         rates.check(rate, cost)
+
+        async def script(client: _Client) -> tuple[int, bytes, bytes]:
+            arguments = [rate.burst, rate.per_second, cost]
+            found: tuple[int, bytes, bytes] = await client.register_script(rates.TAKE)([_key("rate", name)], arguments)
+            return found
+
         try:
-            allowed, until_full, wait = await self._run(
-                "take", rates.TAKE, _key("rate", name), rate.burst, rate.per_second, cost
-            )
+            allowed, until_full, wait = await self._ask("take", script)
             return rates.allowance(rate, allowed=bool(allowed), until_full=float(until_full), wait=float(wait))
         except _Unanswered:
             return await self._alone.take(name, rate, cost)
 
     async def check(self) -> Component:
-        """Writes and reads: a full server answers a ping as well."""
+        """Does all that is ever asked of it: a full server answers a ping as well."""
         self._ask_at = 0.0
-        self._refused.clear()
-        await self.put({_PROBE: b"ok"}, 1.0)
+        await self.put(_PROBE, 1.0)
+        await self.get(list(_PROBE))
+        await self.delete(_PROBE)
+        await self.take("probe", Rate(burst=1, per_second=1000.0))
         if self.trouble is not None:
             remedy = "Start it, give it memory, or correct HINDSIGHT_REDIS; it is used as soon as it answers."
             return Component(name="cache", status="degraded", detail=self.trouble, remedy=remedy)
@@ -238,19 +213,10 @@ class RedisCache:
         if client is not None:
             await client.aclose()
 
-    async def _run(self, verb: str, script: str, key: str, *arguments: object) -> Any:  # noqa: ANN401 (as Lua answers)
-        return await self._ask(verb, lambda client: client.register_script(script)(keys=[key], args=arguments))
-
-    async def _ask(
-        self,
-        verb: str,
-        call: Callable[[_Client], Awaitable[T]],
-        *,
-        again: Callable[[_Client], Awaitable[T]] | None = None,
-    ) -> T:
+    async def _ask(self, verb: str, call: Callable[[_Client], Awaitable[T]]) -> T:
         """What Redis answers; `_Unanswered` where it does not, or was silent a moment ago.
 
-        `again` is for a call that cannot simply be repeated when its connection turns out to be broken.
+        Over a connection that turns out to be broken it is asked once more.
         """
         if self._down is not None:
             if self._clock() < self._ask_at:
@@ -264,12 +230,12 @@ class RedisCache:
             except Disconnected:  # by a restart, or because it was idle for long; so are the others
                 await client.connection_pool.disconnect(inuse_connections=False)
                 async with asyncio.timeout(self._timeout):
-                    answer = await (again or call)(client)
+                    answer = await call(client)
         except ResponseError as exc:
             if isinstance(exc, ReadOnlyError):  # a replica by now: the next connection finds who took over
                 await client.connection_pool.disconnect()
             self._answers()
-            self._say(verb, f"refuses to {verb} ({exc})")
+            self._say(verb, f"refuses to {verb} ({_reason(exc)})")
             raise _Unanswered from exc
         except Exception as exc:  # whatever is at the other end, and whatever it sends: it is only a cache
             self._ask_at = self._clock() + _ASK_AGAIN
@@ -279,27 +245,26 @@ class RedisCache:
         await self._settle(client)
         return answer
 
-    def _well(self) -> bool:
-        return self._down is None and not self._refused
-
     def _say(self, verb: str | None, why: str) -> None:
-        """Note what does not work, once."""
-        well = self._well()
+        """Note what does not work; the log is told when it begins."""
         if verb is None:
             self._down = why
         else:
             self._refused[verb] = why
-        if well:
+            self._refused_at = self._clock()
+        if not self._told:
+            self._told = True
             _log.warning("cache.degraded", extra={"detail": self.trouble, "setting": "HINDSIGHT_REDIS"})
 
     def _answers(self, verb: str | None = None) -> None:
         """Note that it answers, and does as asked where a `verb` is given."""
-        if self._well():
+        if not self._told:
             return
         self._down = None
         if verb is not None:
             self._refused.pop(verb, None)
-        if self._well():
+        if not self._refused and self._clock() - self._refused_at >= _QUIET:
+            self._told = False
             _log.warning("cache.recovered", extra={"detail": f"Redis at {self.address} answers again."})
 
     async def _settle(self, client: _Client) -> None:
@@ -332,6 +297,11 @@ def _key(kind: str, name: str) -> str:
 
 def _milliseconds(ttl: float) -> int:
     return max(1, round(ttl * 1000))
+
+
+def _reason(exc: ResponseError) -> str:
+    """What Redis says, without the names and values that it may repeat."""
+    return str(exc).partition(", with args")[0].rstrip(".")
 
 
 def _why(exc: Exception, timeout: float) -> str:
