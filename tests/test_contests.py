@@ -109,6 +109,32 @@ async def test_what_replaces_a_challenger_takes_its_place(service, store, caller
     assert (await service.get(old.id, Request(), caller)).superseded_by == third.id
 
 
+@pytest.mark.parametrize("least", [0.0, 0.5, 0.6, 0.7])
+async def test_pages_begin_alike_and_hold_nothing_below_the_minimum(service, store, caller, least):
+    old, new = await pair(service, store, caller)
+    for text in ["The demo needs a projector", "Green tea is in the kitchen", "The demo starts at nine"]:
+        await kept(service, caller, text)
+    pages = [
+        await service.search(
+            SearchRequest(query="which host runs the demo", now=LATER, top_k=top_k, min_score=least, explain=True),
+            caller,
+        )
+        for top_k in range(1, 6)
+    ]
+    whole = [(hit.memory.id, hit.score) for hit in pages[-1].hits]
+    for top_k, page in enumerate(pages, start=1):
+        assert [(hit.memory.id, hit.score) for hit in page.hits] == whole[:top_k]
+    assert len(whole) + pages[-1].counts.below_min_score == 5
+    for hit in pages[-1].hits:
+        parts = hit.parts
+        assert hit.score >= least
+        assert hit.score == pytest.approx(0.6 * parts.relevance + 0.2 * (parts.recency + parts.confidence) + parts.bias)
+        assert sum(hit.explain.contributions.values()) == pytest.approx(hit.score, abs=1e-5)
+    places = {memory_id: place for place, (memory_id, _) in enumerate(whole)}
+    if {old.id, new.id} <= places.keys():
+        assert places[new.id] < places[old.id]
+
+
 @pytest.fixture
 async def leaning(
     store: MemoryStore, embedder: Embedder, settings: Settings, request: pytest.FixtureRequest

@@ -97,6 +97,8 @@ def test_a_reply_counts_where_the_question_itself_was_not_kept():
         ("asked_when", "什么时候买的？", "谁买的？", "去年五月买的。", "买的。"),
         ("asked_amount", "How many kayaks are there?", "Which kayaks are there?", "We have four.", "We have some."),
         ("asked_amount", "有多少条？", "有哪些？", "有4条。", "有一些。"),
+        ("asked_where", "Where do we paddle?", "What do we paddle?", "We paddle in Kendal.", "We paddle a lot."),
+        ("asked_where", "我们在哪里划船？", "我们什么时候划船？", "我们在杭州市划船。", "我们常常划船。"),
         ("own", "What do I paddle?", "What floats?", "I paddle a kayak.", "Kayaks need paddling."),
         ("own", "我划什么？", "划什么？", "我划皮划艇。", "皮划艇要划。"),
     ],
@@ -105,6 +107,50 @@ def test_what_has_what_is_asked_for_comes_first(weight: str, question: str, othe
     hits = [hit("lacks", 0.41, content=lacking, source="user"), hit("has", 0.4, content=having, source="user")]
     assert order(rerank(hits, asked(question), only(**{weight: 0.2}))) == ["has", "lacks"]
     assert order(rerank(hits, asked(other), only(**{weight: 0.2}))) == ["lacks", "has"]
+
+
+def test_what_somebody_else_says_to_whom_it_is_about_comes_later():
+    hits = [
+        hit("bob", 0.41, content="You paddle a lot.", speaker="Bob"),
+        hit("ann", 0.4, content="You paddle a lot.", speaker="Ann"),
+    ]
+    assert order(rerank(hits, asked("What does Ann paddle?", "ann", "bob"), only(remark=-0.2))) == ["ann", "bob"]
+    assert order(rerank(hits, asked("Who paddles?", "ann", "bob"), only(remark=-0.2))) == ["bob", "ann"]
+
+
+@pytest.mark.parametrize(
+    ("question", "having", "lacking"),
+    [
+        ("Where did we buy the kayak?", "We bought two.", "A kayak, a kayak."),
+        ("我们在哪里买皮划艇？", "在店里买的。", "皮划艇，皮划艇。"),
+    ],
+)
+def test_a_rare_word_of_the_question_counts_for_more_than_a_common_one(question: str, having: str, lacking: str):
+    hits = [hit(f"{n}", 0.9, content=lacking) for n in range(8)]
+    hits += [hit("lacks", 0.41, content=lacking), hit("has", 0.4, content=having)]
+    assert order(rerank(hits, asked(question), only(words=0.2)))[-2:] == ["has", "lacks"]
+    # The turn before it counts as well, and the other turns of its session.
+    replies = [*hits[:-1], hit("has", 0.4, content="In May.", context=having)]
+    assert order(rerank(replies, asked(question), only(words=0.2)))[-2:] == ["has", "lacks"]
+    session = [hit("far", 0.9, content=having, session_id="s"), *hits[1:9], hit("has", 0.4, session_id="s")]
+    assert order(rerank(session, asked(question), only(session_words=0.2)))[-2:] == ["has", "lacks"]
+
+
+@pytest.mark.parametrize("name", ["In the end Ann took the red one.", "《漂流》讲的是这个。"])
+def test_what_calls_things_by_their_names_comes_first(name: str):
+    hits = [hit("vague", 0.41, content="It was the red one. 那个。"), hit("named", 0.4, content=name)]
+    assert order(rerank(hits, PLAIN, only(names=0.2))) == ["named", "vague"]
+
+
+@pytest.mark.parametrize(
+    "text", ["What did we paddle last year?", "去年我们划了什么？", "What did we paddle before 2025?"]
+)
+def test_a_long_range_of_time_prefers_what_was_said_in_it(text: str):
+    question = asked(text)
+    assert question.window is not None
+    assert question.days == ()
+    hits = [hit("now", 0.41, observed_at=NOW), hit("then", 0.4, observed_at=datetime(2024, 8, 1, tzinfo=UTC))]
+    assert order(rerank(hits, question, only(window=0.2))) == ["then", "now"]
 
 
 def test_whom_a_question_names_is_believed_about_himself():
@@ -134,7 +180,7 @@ def test_what_is_only_new_does_not_come_before_what_is_to_the_point():
     assert order(again) == ["old", "new"]
     assert again[1].score == again[0].score
     # Where both are about as relevant, the newer one stays first.
-    close = [hit("new", 0.4, recency=1.0), hit("old", 0.45, recency=0.0)]
+    close = [hit("new", 0.42, recency=1.0), hit("old", 0.45, recency=0.0)]
     assert rerank(close, PLAIN, ALL) == close
 
 
@@ -153,12 +199,47 @@ def test_what_relevance_does_not_hold_comes_off_the_bias():
 
 def test_what_comes_along_later_stands_where_it_would_have_stood():
     hits = [hit(f"{n}", 0.8 - n / 10, recency=0.0) for n in range(4)]
-    late = hit("late", 0.3, recency=1.0)
-    comparison = Comparison(hits, PLAIN, only(contrast=1.0))
-    assert late.score > hits[2].score
-    (found,) = comparison.beside([late])
-    assert found.score == hits[3].score
-    assert comparison.first["late"] == late.parts
+    late = hit("late", 0.25, recency=1.0)
+    assert late.score > hits[3].score
+    again = Comparison(hits, PLAIN, only(contrast=2.0)).order([*hits, late])
+    assert order(again) == ["0", "1", "2", "3", "late"]
+    assert again[4].score == hits[3].score
+
+
+def test_what_stands_beneath_another_comes_right_behind_it_with_no_higher_score():
+    hits = [hit(f"{n}", 0.8 - n / 10) for n in range(5)]
+    for weights in (OFF, ALL):
+        again = Comparison(hits, PLAIN, weights).order(
+            hits, {"0": ["2"], "1": ["0", "3"], "4": ["gone"], "gone": ["4"]}
+        )
+        assert order(again) == ["2", "0", "3", "1", "4"]
+        assert [found.score for found in again] == [
+            hits[2].score,
+            hits[2].score,
+            hits[3].score,
+            hits[3].score,
+            hits[4].score,
+        ]
+        for found in again:
+            parts = found.parts
+            assert found.score == pytest.approx(0.6 * parts.relevance + 0.2 * parts.recency + 0.2 + parts.bias)
+
+
+def test_those_that_stand_beneath_each_other_in_a_circle_come_last_in_their_order():
+    hits = [hit(f"{n}", 0.8 - n / 10) for n in range(3)]
+    assert order(Comparison(hits, PLAIN, OFF).order(hits, {"0": ["1"], "1": ["0"], "2": ["2"]})) == ["2", "0", "1"]
+
+
+@given(st.dictionaries(st.integers(0, 20), st.sets(st.integers(0, 20), max_size=3), max_size=12))
+def test_whoever_stands_beneath_whom_a_shorter_page_is_the_beginning_of_a_longer_one(links: dict[int, set[int]]):
+    hits = [hit(f"{n}", 0.9 - n / 30) for n in range(21)]
+    beneath = {f"{one}": [f"{other}" for other in others] for one, others in links.items()}
+    again = Comparison(hits, PLAIN, ALL).order(hits, beneath)
+    assert sorted(order(again)) == sorted(order(hits))
+    places = {name: n for n, name in enumerate(order(again))}
+    downwards = {one: others for one, others in links.items() if all(other > one for other in others)}
+    if downwards == links:  # no circles
+        assert all(places[f"{other}"] < places[f"{one}"] for one, others in links.items() for other in others)
 
 
 relevances = st.lists(st.floats(0, 1), min_size=0, max_size=120)
@@ -205,7 +286,8 @@ async def test_a_search_explains_what_the_others_took_and_counts_what_fell(servi
         assert sum(found.explain.contributions.values()) == pytest.approx(found.score, abs=1e-5)
     (alone,) = [found for found in answer.hits if found.memory.session_id is None]
     assert alone.explain.contributions["others"] < -0.001
-    just_above = msgspec.structs.replace(question, min_score=alone.score + 0.001)
-    fewer = await service.search(just_above, caller)
-    assert alone.memory.id not in {found.memory.id for found in fewer.hits}
-    assert len(fewer.hits) + fewer.counts.below_min_score == 4
+    assert alone.explain.evidence["words"] > 0
+    for least in sorted(found.score for found in answer.hits):
+        fewer = await service.search(msgspec.structs.replace(question, min_score=least + 0.0001), caller)
+        assert all(found.score > least for found in fewer.hits)
+        assert len(fewer.hits) + fewer.counts.below_min_score == 4

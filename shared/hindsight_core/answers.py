@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import re
+
 from hindsight_core.cues import Language, language_of, lower_case
 from hindsight_core.models import Source
 from hindsight_core.readings import kept
 
 _PARTS: dict[str, Source] = {"user": "user", "assistant": "agent"}
+# Capitals tell names, so these are no cues, which are read in lower case.
+_PLACE = re.compile(
+    r"\b(?:in|at|to|from|near|around|[Hh]ere|[Tt]here) (?:(?:the|a|my|our|this) )?[A-Z]"
+    r"|[在到去回].{0,8}[省市县区镇村路街湖山岛国城]"
+)
+_NAME = re.compile(r"(?<=[a-z,;:] )[A-Z][a-z]+|\"|《")
+_NAMES = 3
 
 
 def asks_when(text: str) -> bool:
@@ -29,6 +38,29 @@ def asks_how_many(text: str) -> bool:
 def tells_a_number(text: str) -> bool:
     """Whether a memory has a number in it, in digits or words."""
     return _holds("counted", text)
+
+
+def asks_where(text: str) -> bool:
+    """Whether a question asks for a place: where, which city, 哪里."""
+    return _holds("where", text)
+
+
+@kept(4096)
+def tells_where(text: str) -> bool:
+    """Whether a memory names a place: in Leeds, 在杭州市."""
+    return _PLACE.search(text) is not None
+
+
+@kept(4096)
+def names_something(text: str) -> float:
+    """How much a memory calls things by their names, in [0, 1]: a title in quotation marks, a capital in a sentence."""
+    return min(_NAMES, len(_NAME.findall(text))) / _NAMES
+
+
+@kept(4096)
+def speaks_to_another(text: str) -> bool:
+    """Whether a text speaks of who hears it: you, your, 你."""
+    return _holds("other", text)
 
 
 @kept(4096)

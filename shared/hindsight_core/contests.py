@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Literal, TypeAlias
 
@@ -18,10 +18,15 @@ _MILLISECOND = timedelta(milliseconds=1)
 _AGAIN = "Said again."
 
 
-async def standing(store: MemoryStore, namespace: str, ids: Iterable[str]) -> dict[str, Memory]:
-    """By the id of a challenger, the memory that stands for it: itself, or what has replaced it since."""
+async def standing(
+    store: MemoryStore, namespace: str, ids: Iterable[str], known: Mapping[str, Memory] | None = None
+) -> dict[str, Memory]:
+    """By the id of a challenger, the memory that stands for it: itself, or what has replaced it since.
+
+    Those that are `known`, by id, are not read again.
+    """
     heads = {challenger: challenger for challenger in ids}
-    found: dict[str, Memory] = {}
+    found: dict[str, Memory] = dict(known or {})
     for _ in range(_HOPS):
         missing = sorted(set(heads.values()) - found.keys())
         if missing:

@@ -11,7 +11,6 @@ from hindsight_core.models import Explanation, Hit, Parts
 from hindsight_core.question import Question
 from hindsight_core.ranking import DAY_MS, Decay, Field, Formula, Lexical, Similarity, Weight
 
-_ROUNDING = 1e-6
 _HAN = re.compile(r"[\u4e00-\u9fff]")
 
 
@@ -34,10 +33,19 @@ def notes_for(question: str) -> Mapping[str, str]:
     return _HAN_NOTES if _HAN.search(question) else _NOTES
 
 
-def explain(hit: Hit, question: Question, formula: Formula, now: int, *, first: Parts | None = None) -> Explanation:
+def explain(
+    hit: Hit,
+    question: Question,
+    formula: Formula,
+    now: int,
+    *,
+    first: Parts | None = None,
+    evidence: Mapping[str, float] | None = None,
+) -> Explanation:
     """Contributions that add up to the hit's score (what clipping took from relevance stands as `clipped`).
 
-    `first` are the parts before the second stage (see `reranking`), where there was one: what that took is `others`.
+    `first` are the parts before the hits were put in order (see `reranking`): what those that stand before it took is
+    `others`, or `contested` where what contests it is among them. `evidence` as `Explanation`.
     `now` in Unix milliseconds is the origin of ages; the sentence is in the question's language.
     """
     memory, parts = hit.memory, hit.parts
@@ -64,7 +72,9 @@ def explain(hit: Hit, question: Question, formula: Formula, now: int, *, first: 
     contributions["offset"] = -scale * formula.offset
     whole = formula.relevance_weight * first.relevance
     contributions["clipped"] = whole - sum(contributions.values())
-    contributions["others"] = formula.relevance_weight * parts.relevance - whole + parts.bias - first.bias
+    contributions["contested" if hit.marked == "contested" else "others"] = (
+        formula.relevance_weight * parts.relevance - whole + parts.bias - first.bias
+    )
     half_life: float | None = None
     for added in formula.rest:
         match added:
@@ -75,11 +85,6 @@ def explain(hit: Hit, question: Question, formula: Formula, now: int, *, first: 
                 contributions["confidence"] = added.weight * parts.confidence
             case Weight():
                 contributions["bias"] = first.bias
-    taken = hit.score - sum(contributions.values())
-    if hit.marked == "contested":
-        contributions["contested"] = taken
-    elif abs(taken) > _ROUNDING:
-        contributions["past"] = taken  # asked how it was, what holds now stands below what it replaced
     age = None if memory.observed_at is None else max(0, now - millis(memory.observed_at)) / DAY_MS
     terms = tuple(term for term in question.terms if term in fields.text or term in fields.context)
     return Explanation(
@@ -95,6 +100,7 @@ def explain(hit: Hit, question: Question, formula: Formula, now: int, *, first: 
             "contested_by": [link.id for link in memory.contested_by],
             "derived_from": list(memory.derived_from),
         },
+        evidence=dict(evidence or {}),
     )
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 
+import msgspec
+
 from hindsight_core.caller import instant, millis, time_zone
 from hindsight_core.errors import InvalidInput
 from hindsight_core.models import AuditEvent, Memory, Scalar, Scope, Status
@@ -119,3 +121,30 @@ def _many(value: T | tuple[T, ...] | None) -> tuple[T, ...] | None:
 
 def _scalars(value: Scalar | list[Scalar]) -> tuple[Scalar, ...]:
     return tuple(value) if isinstance(value, list) else (value,)
+
+
+_ASKED_AS = {
+    "memory_types": "memory_type",
+    "kinds": "kind",
+    "statuses": "status",
+    "sources": "source",
+    "alive_at": "expires_at",
+    "begun_at": "valid_from",
+    "lasting_at": "status",
+}
+_AS_OF = _ASKED_AS | {"begun_at": "as_of", "lasting_at": "as_of"}
+
+
+def loosened(where: Where, scope: Where, *, as_of: bool) -> dict[str, Where]:
+    """The conditions with one of them taken away each, by the names callers know: what that one alone kept out.
+
+    `scope` are the conditions that stay.
+    """
+    names = _AS_OF if as_of else _ASKED_AS
+    found: dict[str, Where] = {}
+    for name in where.__struct_fields__:
+        free = getattr(scope, name)
+        if getattr(where, name) != free:
+            asked = names.get(name, name)
+            found[asked] = msgspec.structs.replace(found.get(asked, where), **{name: free})
+    return found

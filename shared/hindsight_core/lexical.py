@@ -41,6 +41,23 @@ def stop_words() -> frozenset[str]:
     return frozenset(found)
 
 
+@cache
+def _irregular() -> dict[str, tuple[str, ...]]:
+    """By the stem of one form of an irregular word: the stems of all its forms."""
+    found: dict[str, tuple[str, ...]] = {}
+    for folder in resources.files("hindsight_core.language").iterdir():
+        file = folder / "irregular.txt"
+        for line in file.read_text("utf-8").splitlines() if file.is_file() else ():
+            forms = () if line.startswith("#") else tuple(dict.fromkeys(tokens(line)))
+            found.update((form, tuple(dict.fromkeys((*found.get(form, ()), *forms)))) for form in forms)
+    return found
+
+
+def forms(term: str) -> tuple[str, ...]:
+    """The term, then those of the other forms of an irregular word: `go`, `went`, `gone`."""
+    return (term, *(other for other in _irregular().get(term, ()) if other != term))
+
+
 def _stem(word: str) -> str:
     # A stemmer keeps state between calls, so each thread has its own.
     stemmer: Stemmer.Stemmer | None = getattr(_local, "stemmer", None)

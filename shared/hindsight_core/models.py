@@ -154,7 +154,11 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a hit stands where it stands: contributions add up to its score."""
+    """Why a hit stands where it stands: contributions add up to its score.
+
+    `evidence` is what the other hits and the question's wording add to the place where it stands, by kind; see
+    `reranking`. It moves a hit and lifts no score.
+    """
 
     sentence: str
     contributions: dict[str, float]
@@ -163,6 +167,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     matched_terms: tuple[str, ...] = ()
     matched: dict[str, bool] = {}
     links: dict[str, list[str]] = {}
+    evidence: dict[str, float] = {}
 
 
 Mark: TypeAlias = Literal["superseded", "pending", "contested"]
@@ -213,7 +218,10 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Retrieval(msgspec.Struct, frozen=True, kw_only=True):
-    """One logged search, enough to replay it: the request, the ids and scores it answered, and how long it took."""
+    """One logged search, enough to replay it: the request, the ids and scores it answered, and how long it took.
+
+    `evidence` holds for each of the hits what moved it, as `Explanation.evidence`.
+    """
 
     id: str
     namespace: str
@@ -223,3 +231,4 @@ class Retrieval(msgspec.Struct, frozen=True, kw_only=True):
     hits: tuple[tuple[str, float, Parts], ...]
     took_ms: float
     degraded: str | None = None
+    evidence: tuple[dict[str, float], ...] = ()

@@ -99,14 +99,21 @@ class Weights(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     gain: float = 1.7
     saturation: float = 20.0
     contrast: float = 1.0
-    session: float = 0.35
-    next_turn: float = 0.10
-    reply: float = 0.25
-    asked_when: float = 0.20
-    asked_amount: float = 0.20
+    fade: float = 0.5
+    session: float = 0.70
+    session_words: float = 0.25
+    words: float = 0.10
+    next_turn: float = 0.25
+    reply: float = 0.50
+    asked_when: float = 0.30
+    asked_amount: float = 0.30
+    asked_where: float = 0.35
+    window: float = 0.20
     part: float = 0.14
     own: float = 0.05
-    substance: float = 0.05
+    remark: float = -0.08
+    names: float = 0.15
+    substance: float = 0.20
     half_lives: dict[MemoryType, Annotated[float, Meta(ge=0)]] = {}
 
 

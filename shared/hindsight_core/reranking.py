@@ -1,37 +1,55 @@
 """The second stage: what the best hits of a search say about each other.
 
-A hit counts for more when its session holds the best answer; when what was said right after it fits the question too;
-when it replies to a question, the more so the better both fit; when it has what is asked for (a time, a number,
-something of who is asked about); and a little when it is more than a few words. Relevance counts once more than in the
-score, so that neither being new nor being sure outweighs being to the point:
+A hit counts for more when its session holds the best answer, or the words of the question; when what was said right
+after it fits the question too; when it replies to a question, the more so the better both fit; when it has what is
+asked for (a time, a number, a place, something of who is asked about, words of the question that are rare among the
+hits); when it calls things by their names; and a little when it is more than a few words. Relevance counts once more
+than in the score, and recency less, so that neither being new nor being sure outweighs being to the point:
 
-    evidence = session · (best relevance in its session) + next_turn · (relevance of the turn after it)
+    evidence = session · (best relevance in its session)
+               + session_words · (share of the question's words in the hits of its session)
+               + words · (share of the question's words in it and the turn before it)
+               + next_turn · (relevance of the turn after it)
                + reply · (mean of its relevance and that of the question right before it)
                + asked_when · (tells a time, where a time is asked for)
                + asked_amount · (tells a number, where a number is asked for)
+               + asked_where · (tells a place, where a place is asked for)
+               + window · (was said in the range of time that the question names, where that is too long for days)
                + part · (was said by the user or the assistant, whom the question calls so)
                + own · (speaks of its speaker, whom the question is about)
+               + remark · (is said to whom the question is about, by another)
+               + names · (calls things by their names, where something is asked)
                + substance · min(1, ln(1 + its bytes) / ln(200))
-    place    = score + 0.6 · (evidence + contrast · (relevance + evidence))
+    place    = score − fade · (recency's contribution) + 0.6 · (evidence + contrast · (relevance + evidence))
 
-The hits are put in the order of their places, and none keeps a higher score than one that stands before it: what that
-takes comes off its relevance, and what relevance does not hold, off the bias. So no score rises, recency and confidence
-stay as they are, and both stores give the same, since all of it is computed from the hits. docs/retrieval.md tells what
-the weights bring on conversations that were left out when they were chosen.
+where relevance goes on below 0 and words are weighed by how rare they are among the hits. The hits are put in the order
+of their places, those that may not hold any more beneath what they stand back for, and none keeps a higher score than
+one that stands before it: what that takes comes off its relevance, and what relevance does not hold, off the bias. So
+no score rises, recency and confidence stay as they are, and both stores give the same, since all of it is computed from
+the hits. docs/retrieval.md tells what the weights bring on conversations that were left out when they were chosen.
 """
 
 from __future__ import annotations
 
+import heapq
 import math
-from collections.abc import Collection, Sequence
-from itertools import accumulate
+from collections.abc import Collection, Mapping, Sequence
+from operator import mul
 from typing import TypeAlias
 
 import msgspec
 
-from hindsight_core.answers import speaks_of_self, tells_a_number, tells_when
+from hindsight_core.answers import (
+    names_something,
+    speaks_of_self,
+    speaks_to_another,
+    tells_a_number,
+    tells_when,
+    tells_where,
+)
+from hindsight_core.coverage import Coverage
 from hindsight_core.indexing import asks, fold_name
-from hindsight_core.models import Memory, Parts
+from hindsight_core.models import Memory
 from hindsight_core.question import Question
 from hindsight_core.ranking import Weights
 from hindsight_core.readings import kept
@@ -40,7 +58,25 @@ from hindsight_core.stores import Ranked
 DEPTH = 100
 """How many hits are compared with each other, whatever the page's length."""
 
-WEIGHTS = ("contrast", "session", "next_turn", "reply", "asked_when", "asked_amount", "part", "own", "substance")
+EVIDENCE = (
+    "session",
+    "session_words",
+    "words",
+    "next_turn",
+    "reply",
+    "asked_when",
+    "asked_amount",
+    "asked_where",
+    "window",
+    "part",
+    "own",
+    "remark",
+    "names",
+    "substance",
+)
+"""The kinds of evidence, each with the weight of its name."""
+
+WEIGHTS = ("contrast", "fade", *EVIDENCE)
 """Which of the weights belong to this stage."""
 
 _Session: TypeAlias = tuple[str | None, ...]
@@ -55,64 +91,115 @@ def compares(weights: Weights) -> bool:
 
 def rerank(ranked: Sequence[Ranked], question: Question, weights: Weights) -> list[Ranked]:
     """The hits of a search in their new order, `ranked` being best first; equal ones in their old order."""
-    return Comparison(ranked, question, weights).hits
+    return Comparison(ranked, question, weights).order(ranked)
 
 
 class Comparison:
-    """The hits of a search, `ranked` best first, compared: the first `DEPTH` of them give the evidence on all."""
-
-    scores: list[float]
-    """Of all of them in their new order; no score is above the one before it."""
+    """The hits of a search, `ranked` best first, compared: the first `DEPTH` of them give the evidence on any."""
 
     def __init__(self, ranked: Sequence[Ranked], question: Question, weights: Weights) -> None:
         self._question = question
         self._weights = weights
+        self._weighed: list[float] = [getattr(weights, name) for name in EVIDENCE]
+        self._compares = len(ranked) > 1 and compares(weights)
         self._best: dict[_Session, float] = {}
         self._before: dict[_Turn, float] = {}
         self._after: dict[_Turn, float] = {}
-        self._compares = len(ranked) > 1 and compares(weights)
-        self._ranked = ranked
-        self._others: list[Ranked] = []
-        self._places: list[float] = []
-        self.scores = [hit.score for hit in ranked]
+        self._said: dict[_Session, int] = {}
+        best = ranked[:DEPTH]
+        self._coverage = Coverage(question.words, [hit.memory.content for hit in best] if self._compares else ())
         if not self._compares:
             return
-        self._note(ranked[:DEPTH])
-        places = self._placed(ranked)
-        order = sorted(range(len(ranked)), key=places.__getitem__, reverse=True)
-        self._ranked = [ranked[n] for n in order]
-        self._places = [places[n] for n in order]
-        self.scores = list(accumulate((self.scores[n] for n in order), min))
+        for hit in best:
+            memory, relevance = hit.memory, hit.parts.relevance
+            session = _session(memory)
+            if relevance > self._best.get(session, 0.0):
+                self._best[session] = relevance
+            turn = (session, memory.content)
+            if relevance > self._before.get(turn, 0.0):
+                self._before[turn] = relevance
+            if memory.context:
+                turn = (session, memory.context)
+                if relevance > self._after.get(turn, 0.0):
+                    self._after[turn] = relevance
+            self._said[session] = self._said.get(session, 0) | self._coverage.held(memory.content)
 
-    @property
-    def hits(self) -> list[Ranked]:
-        """All of them in their new order."""
-        return self.top(len(self.scores))
+    def order(
+        self,
+        hits: Sequence[Ranked],
+        beneath: Mapping[str, Collection[str]] | None = None,
+        count: int | None = None,
+    ) -> list[Ranked]:
+        """The first `count` (None for all) hits of this search in their new order, with their new scores.
 
-    @property
-    def first(self) -> dict[str, Parts]:
-        """By id, the parts of each hit as they were before."""
-        return {hit.memory.id: hit.parts for hit in (*self._ranked, *self._others)}
-
-    def top(self, count: int) -> list[Ranked]:
-        """The first of them in their new order."""
-        return [self._at_most(*each) for each in zip(self._ranked[:count], self.scores, strict=False)]
-
-    def named(self, ids: Collection[str], *, after: int, before: int) -> list[Ranked]:
-        """Those with one of these ids whose place in the new order, from 0, is in that range."""
-        some = zip(self._ranked[after:before], self.scores[after:before], strict=True)
-        return [self._at_most(hit, score) for hit, score in some if hit.memory.id in ids]
-
-    def beside(self, others: Sequence[Ranked]) -> list[Ranked]:
-        """What else the same search is to show, with no higher score than the hits that would stand before it."""
-        self._others += others
-        if not self._compares:
-            return list(others)
+        `beneath` gives for the id of a hit the ids of those that it must not stand before.
+        """
+        places = [self.place(hit) for hit in hits]
+        order = sorted(range(len(hits)), key=places.__getitem__, reverse=True)
+        if beneath:
+            order = _standing_back(order, [hit.memory.id for hit in hits], beneath)
+        limit = math.inf
         found: list[Ranked] = []
-        for other, place in zip(others, self._placed(others), strict=True):
-            before = (score for score, at in zip(self.scores, self._places, strict=True) if at > place)
-            found.append(self._at_most(other, min(before, default=math.inf)))
+        for n in order[:count]:
+            limit = min(limit, hits[n].score)
+            found.append(self._at_most(hits[n], limit))
         return found
+
+    def place(self, hit: Ranked) -> float:
+        """What a hit of this search is put in its order by; the score where there is no second stage."""
+        if not self._compares:
+            return hit.score
+        weights, parts = self._weights, hit.parts
+        evidence = math.fsum(map(mul, self._weighed, self.evidence(hit)))
+        score = hit.score - weights.relevance * parts.relevance - weights.fade * weights.recency * parts.recency
+        return score + (1.0 + weights.contrast) * weights.relevance * (self.support(hit) + evidence)
+
+    def support(self, hit: Ranked) -> float:
+        """The relevance of a hit, going on below 0.
+
+        Some have nothing above the offset, and yet some of them are nearer to it than others.
+        """
+        weights, parts = self._weights, hit.parts
+        if parts.relevance > 0.0:
+            return parts.relevance
+        support = weights.alpha * parts.similarity + (1.0 - weights.alpha) * parts.lexical
+        return min(0.0, (support - weights.offset) / weights.span)
+
+    def evidence(self, hit: Ranked) -> tuple[float, ...]:
+        """What there is of each kind in `EVIDENCE`, before it is weighed."""
+        question, memory, relevance = self._question, hit.memory, hit.parts.relevance
+        session, content, before = _session(memory), memory.content, memory.context
+        coverage = self._coverage
+        held = coverage.held(content)
+        reply = 0.0
+        if before and _asks(before):
+            reply = (self._before.get((session, before), 0.0) + relevance) / 2.0
+        concerned = bool(question.speakers or question.parts or question.own)
+        about = concerned and self._asked_about(memory)
+        return (
+            self._best.get(session, 0.0),
+            coverage.share(self._said.get(session, 0) | held),
+            coverage.share(held | coverage.held(before)) if before else coverage.share(held),
+            self._after.get((session, content), 0.0),
+            reply,
+            float(question.when and tells_when(content)),
+            float(question.amount and tells_a_number(content)),
+            float(question.place and tells_where(content)),
+            float(_within(memory, question)),
+            float(memory.source in question.parts),
+            float(about and speaks_of_self(content)),
+            float(concerned and not about and speaks_to_another(content)),
+            names_something(content) if question.words else 0.0,
+            _substance(content),
+        )
+
+    def reasons(self, hit: Ranked) -> dict[str, float]:
+        """What each kind of evidence adds to the place of a hit, as far as there is any, by name."""
+        if not self._compares:
+            return {}
+        scale = self._weights.relevance * (1.0 + self._weights.contrast)
+        found = {name: scale * w * v for name, w, v in zip(EVIDENCE, self._weighed, self.evidence(hit), strict=True)}
+        return {name: round(value, 6) for name, value in found.items() if value}
 
     def _at_most(self, hit: Ranked, limit: float) -> Ranked:
         if hit.score <= limit:
@@ -124,53 +211,6 @@ class Comparison:
         parts = msgspec.structs.replace(hit.parts, relevance=relevance, bias=hit.parts.bias - max(0.0, rest))
         return Ranked(memory=hit.memory, score=limit, parts=parts)
 
-    def _note(self, hits: Sequence[Ranked]) -> None:
-        """What these hits say of others; the best of each kind counts."""
-        best, before, after = self._best, self._before, self._after
-        for hit in hits:
-            memory, relevance = hit.memory, hit.parts.relevance
-            session = _session(memory)
-            if relevance > best.get(session, 0.0):
-                best[session] = relevance
-            turn = (session, memory.content)
-            if relevance > before.get(turn, 0.0):
-                before[turn] = relevance
-            if memory.context:
-                turn = (session, memory.context)
-                if relevance > after.get(turn, 0.0):
-                    after[turn] = relevance
-
-    def _placed(self, hits: Sequence[Ranked]) -> list[float]:
-        """The places of these hits, as the formula above says; one loop, since most of a search's time goes here."""
-        w, question = self._weights, self._question
-        best, before, after = self._best, self._before, self._after
-        when, amount, parts = question.when, question.amount, question.parts
-        whole, contrast, substance = w.relevance, w.contrast, w.substance
-        somebody = bool(question.speakers or parts or question.own)
-        places: list[float] = []
-        for hit in hits:
-            memory, relevance = hit.memory, hit.parts.relevance
-            session, content, turn = _session(memory), memory.content, memory.context
-            evidence = w.session * best.get(session, 0.0)
-            evidence += w.next_turn * after.get((session, content), 0.0)
-            if turn and _asks(turn):
-                evidence += w.reply * (before.get((session, turn), 0.0) + relevance) / 2.0
-            if when:
-                evidence += w.asked_when * tells_when(content)
-            if amount:
-                evidence += w.asked_amount * tells_a_number(content)
-            if parts and memory.source in parts:
-                evidence += w.part
-            if somebody and self._asked_about(memory):
-                evidence += w.own * speaks_of_self(content)
-            evidence += substance * _substance(content)
-            if relevance <= 0.0:
-                # Some have nothing above the offset, and yet some of them are nearer to it than others.
-                support = w.alpha * hit.parts.similarity + (1.0 - w.alpha) * hit.parts.lexical
-                relevance = min(0.0, (support - w.offset) / w.span)
-            places.append(hit.score + whole * (evidence + contrast * (relevance + evidence)))
-        return places
-
     def _asked_about(self, memory: Memory) -> bool:
         """Whether the question is about who said it: a named speaker, a part that it names, or the user who asks."""
         if self._question.speakers:
@@ -178,6 +218,42 @@ class Comparison:
         if self._question.parts:
             return memory.source in self._question.parts
         return self._question.own and memory.source == "user"
+
+
+def _standing_back(order: list[int], ids: Sequence[str], beneath: Mapping[str, Collection[str]]) -> list[int]:
+    """The order with each one moved down to right behind the last of those that it stands beneath.
+
+    Of several that stand beneath each other in a circle, the first comes first.
+    """
+    rank = {ids[n]: place for place, n in enumerate(order)}
+    waiting = {
+        rank[one]: {rank[other] for other in others if other in rank and other != one}
+        for one, others in beneath.items()
+        if one in rank
+    }
+    ready = [place for place in range(len(order)) if not waiting.get(place)]
+    done: list[int] = []
+    waiting = {place: others for place, others in waiting.items() if others}
+    while ready or waiting:
+        if not ready:
+            ready.append(min(waiting))
+            del waiting[ready[0]]
+        place = heapq.heappop(ready)
+        done.append(place)
+        for one in [one for one, others in waiting.items() if place in others]:
+            waiting[one].discard(place)
+            if not waiting[one]:
+                del waiting[one]
+                heapq.heappush(ready, one)
+    return [order[place] for place in done]
+
+
+def _within(memory: Memory, question: Question) -> bool:
+    window = question.window
+    if window is None or question.days or memory.observed_at is None:
+        return False
+    at = memory.observed_at
+    return (window.start is None or window.start <= at) and (window.end is None or at < window.end)
 
 
 _asks = kept(4096)(asks)

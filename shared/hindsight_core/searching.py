@@ -9,23 +9,24 @@ from datetime import datetime
 import msgspec
 
 from hindsight_core.caller import Caller, instant, millis, time_zone
-from hindsight_core.contests import Unsettled, shown, standing
+from hindsight_core.contests import Unsettled, shown
 from hindsight_core.context import render
 from hindsight_core.embedding import Embedder
 from hindsight_core.embedding.text import both_ends
 from hindsight_core.errors import InvalidInput, ProviderUnavailable
 from hindsight_core.explaining import explain, notes_for
-from hindsight_core.filtering import present_of, readable, scope_where, where_of
+from hindsight_core.filtering import loosened, present_of, scope_where, where_of
 from hindsight_core.gate import find_secret
 from hindsight_core.journal import Journal
-from hindsight_core.models import Contest, Hit, Mark, Memory, Retrieval, Scope
+from hindsight_core.marking import beneath, challengers_of, marked
+from hindsight_core.models import Memory, Retrieval
 from hindsight_core.question import Question, read
 from hindsight_core.ranking import INTENTS, Weights, by_words, formula
 from hindsight_core.recall import recall_for
 from hindsight_core.requests import RecallRequest, SearchRequest
 from hindsight_core.reranking import DEPTH, Comparison, compares
 from hindsight_core.responses import ContextBlock, Counts, QueryReading, Recall, SearchResponse
-from hindsight_core.stores import Access, MemoryStore, Query, Ranked, RankedPage, Vector, Where
+from hindsight_core.stores import Access, MemoryStore, Query, Ranked, RankedPage, Vector
 
 ALWAYS = Recall(needed=True, why="Asked to search always.")
 _LEXICAL_ONLY = (0.0, 1.0)
@@ -57,7 +58,7 @@ class Searcher:
         recall = ALWAYS
         if request.mode == "auto":
             recall = await recall_for(request, self._embedder)
-        response = await self._answer(request, caller, now, recall)
+        response, evidence = await self._answer(request, caller, now, recall)
         took = round((time.perf_counter() - started) * 1000, 3)
         response = msgspec.structs.replace(response, took_ms=took)
         self._journal.record(
@@ -69,6 +70,7 @@ class Searcher:
                 query=(loggable := _loggable(request.query)),
                 request=_logged(request, loggable),
                 hits=tuple((hit.memory.id, hit.score, hit.parts) for hit in response.hits),
+                evidence=evidence,
                 took_ms=took,
                 degraded=response.degraded,
             ),
@@ -80,7 +82,10 @@ class Searcher:
         """Whether a message needs memory; no store is touched."""
         return await recall_for(request, self._embedder)
 
-    async def _answer(self, request: SearchRequest, caller: Caller, now: datetime, recall: Recall) -> SearchResponse:
+    async def _answer(
+        self, request: SearchRequest, caller: Caller, now: datetime, recall: Recall
+    ) -> tuple[SearchResponse, tuple[dict[str, float], ...]]:
+        """The answer, and for each of its hits what the other hits say for it."""
         scope = caller.scope(request)
         intent = _intent(request.intent)
         as_of = None if request.as_of is None else instant(request.as_of, "as_of", request.timezone)
@@ -100,13 +105,16 @@ class Searcher:
         retrieval_id = caller.new_id(now)
         if not recall.needed:
             nothing = Counts(eligible=0, below_min_score=0, filtered=0)
-            return SearchResponse(
+            response = SearchResponse(
                 hits=(), query=reading, counts=nothing, retrieval_id=retrieval_id, took_ms=0.0, context=None
             )
+            return response, ()
         vector, calibration, degraded = await self._embed(question)
         weights = by_words(self._weights) if vector is None else self._weights
-        # What is not shown of contested pairs leaves room for others.
-        room = request.top_k if self._unsettled == "both" else 2 * request.top_k
+        # Who names a profile has said how fast things age for them.
+        aging = request.profile != "default"
+        if aging:
+            weights = msgspec.structs.replace(weights, fade=0.0)
         query = Query(
             vector=vector,
             terms=question.terms,
@@ -117,8 +125,7 @@ class Searcher:
                 intent=intent,
                 speakers=question.speakers,
                 days=question.days,
-                # Who names a profile has said how fast things age for them.
-                decays=question.decays or request.profile != "default",
+                decays=question.decays or aging,
             ),
             scope=scope_where(scope),
             where=where_of(
@@ -131,8 +138,8 @@ class Searcher:
                 zone=request.timezone,
             ),
             now=millis(as_of or now),
-            limit=max(room, DEPTH) if compares(self._weights) else room,
-            # The hits are compared before those that score too little are taken out.
+            limit=self._breadth(request.top_k),
+            # Also hits that score too little tell something about those that do not.
             min_score=0.0 if compares(self._weights) else request.min_score,
         )
         page = await self._store.rank(scope.namespace, query)
@@ -141,31 +148,37 @@ class Searcher:
         if not named and as_of is None and page.eligible < page.in_scope:
             ranked = await self._with_pending(scope.namespace, query, ranked)
         comparison = Comparison(ranked, question, weights)
-        reaching = sum(score >= request.min_score for score in comparison.scores)
-        past = question.past or as_of is not None
-        notes = notes_for(request.query)
-        hits = await self._mark(scope, query, comparison, reaching, room, notes, past=past, present=present)
-        if question.changed:
-            hits = _as_it_was(hits)
-        hits = shown(hits, self._unsettled)[: request.top_k]
+        challengers = await challengers_of(self._store, scope, ranked, query.where.begun_at)
+        found = await self._with_challengers(scope.namespace, query, ranked, challengers)
+        found = [hit for hit in found if hit.score >= request.min_score]
+        ordered = comparison.order(
+            found,
+            beneath(found, challengers, present, as_it_was=question.changed),
+            request.top_k if self._unsettled == "both" else None,
+        )
+        notes, past = notes_for(request.query), question.past or as_of is not None
+        hits = shown([marked(hit, challengers, notes, present, past=past) for hit in ordered], self._unsettled)[
+            : request.top_k
+        ]
+        first = {hit.memory.id: hit for hit in found}
+        evidence = tuple(comparison.reasons(first[hit.memory.id]) for hit in hits)
         if request.explain:
-            first = comparison.first
             hits = [
                 msgspec.structs.replace(
-                    hit, explain=explain(hit, question, query.formula, query.now, first=first.get(hit.memory.id))
+                    hit,
+                    explain=explain(
+                        hit, question, query.formula, query.now, first=first[hit.memory.id].parts, evidence=reasons
+                    ),
                 )
-                for hit in hits
+                for hit, reasons in zip(hits, evidence, strict=True)
             ]
-        lowered = 0
-        if reaching < len(ranked):
-            lowered = sum(hit.score >= request.min_score for hit in ranked) - reaching
         counts = await self._counts(
-            scope.namespace, query, page, request.min_score, lowered, detailed=request.explain, as_of=as_of is not None
+            scope.namespace, query, page, request.min_score, detailed=request.explain, as_of=as_of is not None
         )
         context = None
         if request.token_budget is not None:
             context = render(hits, request.token_budget, recall, time_zone(request.timezone))
-        return SearchResponse(
+        response = SearchResponse(
             hits=tuple(hits),
             query=reading,
             counts=counts,
@@ -174,6 +187,7 @@ class Searcher:
             degraded=degraded,
             context=context,
         )
+        return response, evidence
 
     async def _embed(self, question: Question) -> tuple[Vector | None, tuple[float, float], str | None]:
         if self._embedder is None:
@@ -194,79 +208,8 @@ class Searcher:
         better = [hit for hit in pending.hits if hit.parts.relevance >= best]
         return sorted([*ranked, *better], key=lambda hit: -hit.score)[: query.limit] if better else ranked
 
-    async def _mark(
-        self,
-        scope: Scope,
-        query: Query,
-        comparison: Comparison,
-        reaching: int,
-        top_k: int,
-        notes: Mapping[str, str],
-        *,
-        past: bool,
-        present: datetime,
-    ) -> list[Hit]:
-        """The best `top_k` of the first `reaching`, marked with whether they still hold at `present`.
-
-        None stands above what contests it.
-        """
-        count = min(reaching, top_k)
-        ranked = comparison.top(count)
-        challengers = await self._challengers(scope, ranked, query.where.begun_at)
-        newer_ids = {memory.id for memory in challengers.values()}
-        ranked += comparison.named(newer_ids, after=count, before=reaching)
-        ranked = await self._with_challengers(scope.namespace, query, comparison, ranked, challengers)
-        scores = {hit.memory.id: hit.score for hit in ranked}
-        places = {hit.memory.id: float(n) for n, hit in enumerate(ranked)}
-        links = {hit.memory.id: _strongest(hit.memory, challengers) for hit in ranked}
-        for _ in links:  # as often as a chain of challengers can be long
-            for memory_id, link in links.items():
-                if link is not None:
-                    newer_id = challengers[link.id].id
-                    scores[memory_id] = min(scores[memory_id], scores.get(newer_id, scores[memory_id]))
-                    places[memory_id] = max(places[memory_id], places.get(newer_id, -1.0) + 0.5)
-        hits: list[Hit] = []
-        for hit in ranked:
-            link = links[hit.memory.id]
-            mark: Mark | None = None
-            newer: str | None = None
-            note: str | None = None
-            if hit.memory.status == "superseded" and not _lasts(hit.memory, present):
-                mark, newer = "superseded", hit.memory.superseded_by
-                note = notes["past" if past else "replaced"]
-            elif hit.memory.status == "pending":
-                mark, note = "pending", notes["pending"]
-            elif link is not None:
-                mark, newer = "contested", challengers[link.id].id
-                note = notes["contested"] + challengers[link.id].content
-            score = scores[hit.memory.id]
-            hits.append(Hit(memory=hit.memory, score=score, parts=hit.parts, marked=mark, newer=newer, note=note))
-        return sorted(hits, key=lambda hit: (-hit.score, places[hit.memory.id]))[:top_k]
-
-    async def _challengers(self, scope: Scope, ranked: list[Ranked], begun_at: int | None) -> dict[str, Memory]:
-        """By the ids in their links, what contests the hits, as far as this caller may see it and it still holds.
-
-        With `begun_at`, in Unix milliseconds, none that does not hold yet.
-        """
-        doubted = {link.id for hit in ranked for link in hit.memory.contested_by}
-        if not doubted:
-            return {}
-        found = await standing(self._store, scope.namespace, doubted)
-        return {
-            challenger: memory
-            for challenger, memory in found.items()
-            if memory.status == "active"
-            and readable(memory, scope)
-            and (begun_at is None or millis(memory.valid_from) <= begun_at)
-        }
-
     async def _with_challengers(
-        self,
-        namespace: str,
-        query: Query,
-        comparison: Comparison,
-        ranked: list[Ranked],
-        challengers: Mapping[str, Memory],
+        self, namespace: str, query: Query, ranked: list[Ranked], challengers: Mapping[str, Memory]
     ) -> list[Ranked]:
         """A challenger that satisfies the filters comes along with what it contests, with its own score."""
         missing = {memory.id for memory in challengers.values()} - {hit.memory.id for hit in ranked}
@@ -274,50 +217,35 @@ class Searcher:
             return ranked
         where = msgspec.structs.replace(query.where, ids=tuple(sorted(missing)))
         page = await self._store.rank(namespace, msgspec.structs.replace(query, where=where, min_score=0.0))
-        return [*ranked, *comparison.beside(page.hits)]
+        return sorted([*ranked, *page.hits], key=lambda hit: -hit.score)
+
+    def _breadth(self, top_k: int) -> int:
+        """How many hits are asked of the store; where they are compared always the same, so that pages are alike."""
+        # What is not shown of contested pairs leaves room for others.
+        room = 1 if self._unsettled == "both" else 2
+        return room * (DEPTH if compares(self._weights) else top_k)
 
     async def _counts(
-        self,
-        namespace: str,
-        query: Query,
-        page: RankedPage,
-        min_score: float,
-        lowered: int,
-        *,
-        detailed: bool,
-        as_of: bool,
+        self, namespace: str, query: Query, page: RankedPage, min_score: float, *, detailed: bool, as_of: bool
     ) -> Counts:
-        """What was in scope and did not come; `lowered` are those that only the second stage took below the minimum."""
+        """What was in scope and did not come."""
         below = page.below
         if min_score > query.min_score:
             counting = msgspec.structs.replace(query, min_score=min_score, limit=1)
             below = (await self._store.rank(namespace, counting)).below
         by: dict[str, int] = {}
         if detailed and page.in_scope > page.eligible:
-            for name, loosened in _loosened(query, as_of=as_of).items():
-                probe = msgspec.structs.replace(query, where=loosened, limit=1)
+            for name, freed in loosened(query.where, query.scope, as_of=as_of).items():
+                probe = msgspec.structs.replace(query, where=freed, limit=1)
                 more = (await self._store.rank(namespace, probe)).eligible - page.eligible
                 if more:
                     by[name] = more
         return Counts(
             eligible=page.eligible,
-            below_min_score=below + lowered,
+            below_min_score=below,
             filtered=page.in_scope - page.eligible,
             filtered_by=by,
         )
-
-
-def _as_it_was(hits: list[Hit]) -> list[Hit]:
-    """For a question how something was: what holds now does not stand above what it replaced."""
-    scores = {hit.memory.id: hit.score for hit in hits}
-    places = {hit.memory.id: float(n) for n, hit in enumerate(hits)}
-    holding = {hit.memory.id for hit in hits if hit.marked is None}
-    for hit in hits:
-        if hit.newer in holding and hit.marked == "superseded":
-            scores[hit.newer] = min(scores[hit.newer], hit.score)
-            places[hit.newer] = max(places[hit.newer], places[hit.memory.id] + 0.5)
-    capped = [msgspec.structs.replace(hit, score=scores[hit.memory.id]) for hit in hits]
-    return sorted(capped, key=lambda hit: (-hit.score, places[hit.memory.id]))
 
 
 def context_of(response: SearchResponse) -> ContextBlock:
@@ -347,42 +275,7 @@ def _intent(intent: str | None) -> str | None:
     return name
 
 
-def _lasts(memory: Memory, present: datetime) -> bool:
-    """Whether a memory that was replaced holds until a later instant, from which on the other one does."""
-    return memory.valid_to is not None and memory.valid_to > present
-
-
 def _check_statuses(request: SearchRequest) -> None:
     asked = request.filters.status
     if asked is not None and "suppressed" in (asked if isinstance(asked, tuple) else (asked,)):
         raise InvalidInput.of("filters.status", "suppressed memories are found by no search; list them instead")
-
-
-def _strongest(memory: Memory, challengers: Mapping[str, Memory]) -> Contest | None:
-    links = [link for link in memory.contested_by if link.id in challengers and challengers[link.id].id != memory.id]
-    return max(links, key=lambda link: link.probability, default=None)
-
-
-_ASKED_AS = {
-    "memory_types": "memory_type",
-    "kinds": "kind",
-    "statuses": "status",
-    "sources": "source",
-    "alive_at": "expires_at",
-    "begun_at": "valid_from",
-    "lasting_at": "status",
-}
-_AS_OF = _ASKED_AS | {"begun_at": "as_of", "lasting_at": "as_of"}
-
-
-def _loosened(query: Query, *, as_of: bool) -> dict[str, Where]:
-    """The conditions with one of them taken away each, by the names callers know: what that one alone kept out."""
-    where, scope = query.where, query.scope
-    names = _AS_OF if as_of else _ASKED_AS
-    found: dict[str, Where] = {}
-    for name in where.__struct_fields__:
-        free = getattr(scope, name)
-        if getattr(where, name) != free:
-            asked = names.get(name, name)
-            found[asked] = msgspec.structs.replace(found.get(asked, where), **{name: free})
-    return found
