@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from hindsight_core.context import CLOSE, OPEN, count_tokens, escape, render
+from hindsight_core.lexical import tokens
 from hindsight_core.models import Contest, Contested, Decision, Hit, Mark, Parts
 from hindsight_core.responses import Recall
 from hindsight_functions.tools import forgetting, updating, writing
@@ -42,6 +43,7 @@ ESCAPES = st.sampled_from(
     ]
 )
 TEXT = st.lists(st.one_of(ESCAPES, st.text(max_size=20)), min_size=1, max_size=6).map("".join)
+LONG_TEXT = TEXT.map(lambda text: f"{text}. " * 50)
 MARKS: st.SearchStrategy[Mark | None] = st.sampled_from([None, "superseded", "pending", "contested"])
 
 
@@ -106,12 +108,14 @@ def test_escaping_shows_everything_that_can_be_seen(text: str):
     assert escape("我 <3 Tee & Kaffee 👨‍👩‍👧") == "我 &lt;3 Tee &amp; Kaffee 👨‍👩‍👧"
 
 
-@given(st.lists(st.tuples(TEXT, MARKS), max_size=8), st.integers(min_value=16, max_value=400))
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(TEXT | LONG_TEXT, MARKS), max_size=8), st.integers(min_value=16, max_value=400))
 def test_a_block_keeps_its_budget_and_says_what_it_costs(memories: list[tuple[str, Mark | None]], budget: int):
     hits = [hit(number, content, marked=marked) for number, (content, marked) in enumerate(memories)]
     found = render(hits, budget, RECALL)
     assert found.tokens == count_tokens(found.text) <= budget
     assert (found.text == "") == (found.memory_ids == ())
+    assert len(found.memory_ids) + found.left_out == len(hits)
     assert len(found.memory_ids) == len(set(found.memory_ids)) == max(0, len(found.text.splitlines()) - 2)
 
 
@@ -159,10 +163,51 @@ def test_a_date_is_the_one_of_the_askers_zone_and_no_more_precise_than_it_is_kno
 
 
 def test_a_memory_that_does_not_fit_makes_room_for_one_that_does():
-    hits = [hit(1, "long " * 500), hit(2, "Short.")]
-    assert render(hits, 200, RECALL).memory_ids == ("m2",)
+    hits = [hit(1, "short " * 60), hit(2, "Short.")]
+    found = render(hits, 100, RECALL)
+    assert (found.memory_ids, found.abridged, found.left_out) == (("m2",), (), 1)
     doubted = replace(hits[1].memory, contested_by=(Contest(id="m9", probability=0.5),))
     assert render([replace(hits[1], memory=doubted)], 200, RECALL).memory_ids == ("m2",)
+
+
+MANUALS = {
+    "en": (
+        "Step {} says how to fill form {}. ",
+        "The badge is collected at the north gate. ",
+        "Where do I get my badge?",
+    ),
+    "zh": ("第{}步说明如何填写表格{}。", "工牌在北门领取。", "工牌在哪里领取？"),
+}
+
+
+@pytest.mark.parametrize("language", sorted(MANUALS))
+@pytest.mark.parametrize("budget", [80, 300, 1000])
+def test_of_a_long_memory_the_block_holds_what_is_asked_for(language: str, budget: int):
+    step, wanted, question = MANUALS[language]
+    steps = [step.format(number, number) for number in range(120)]
+    content = "".join([*steps[:70], wanted, *steps[70:]])
+    hits = [hit(1, content), hit(2, "Short.")]
+    found = render(hits, budget, RECALL, terms=tokens(question))
+    assert set(found.memory_ids) == ({"m1"} if budget == 80 else {"m1", "m2"})
+    assert found.abridged == ("m1",)
+    assert 0.85 * budget - 20 < found.tokens <= budget
+    (line,) = (line for line in found.text.splitlines() if wanted.strip() in line)
+    kept = line.partition("user) ")[2].split(" … ")
+    assert all(part.strip("… ") in content.replace("  ", " ") for part in kept)
+    assert render(hits, 100_000, RECALL).abridged == ()
+
+
+@pytest.mark.parametrize("text", ["onwards " * 800, "没有标点" * 800])
+def test_a_long_sentence_is_cut_where_it_stops_fitting_and_alone_takes_all_the_room(text: str):
+    found = render([hit(1, text)], 300, RECALL)
+    assert found.abridged == ("m1",)
+    assert "…" in found.text
+    assert 250 < found.tokens <= 300
+
+
+def test_a_budget_that_nothing_fits_says_how_much_was_left_out():
+    found = render([hit(1, "A fact."), hit(2, "Another one. " * 100)], 20, RECALL)
+    assert (found.text, found.memory_ids, found.left_out) == ("", (), 2)
 
 
 def test_counting_takes_no_longer_than_in_proportion_to_the_text():

@@ -457,6 +457,9 @@ async def test_a_context_keeps_its_budget_and_is_empty_where_no_recall_is_needed
     assert 0 < found["tokens"] <= 100
     assert count_tokens(found["text"]) <= 100
     assert found["text"] == found["context"]
+    tight = await wire.call("memory_context", query="Where is my locker?", token_budget=16, mode="always")
+    assert tight["left_out"] > 0
+    assert tight["text"].startswith("No memory fits into 16 tokens")
     nothing = await wire.call("memory_context", query="hello")
     assert not nothing["recall_needed"]
     assert nothing["context"] == ""

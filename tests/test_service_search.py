@@ -342,3 +342,18 @@ async def test_without_an_embedder_search_goes_on_by_words_and_says_so(service, 
         assert found.degraded
         assert found.hits[0].memory.content == first
         assert found.hits[0].score > found.hits[1].score
+
+
+@pytest.mark.parametrize(
+    ("step", "wanted", "question"),
+    [
+        ("Step {} of the onboarding manual fills form {}. ", "The badge is at the north gate. ", "Where is my badge?"),
+        ("入职手册第{}步填写表格{}。", "工牌在北门领取。", "工牌在哪里领取？"),
+    ],
+)
+async def test_a_block_holds_of_a_long_memory_what_the_question_asks_for(service, caller, step, wanted, question):
+    steps = [step.format(number, number) for number in range(130)]
+    long = await keep(service, caller, "".join([*steps[:90], wanted, *steps[90:]]))
+    found = await service.context(ContextRequest(query=question, token_budget=300, now=NOW), caller)
+    assert found.memory_ids == found.abridged == (long.id,)
+    assert wanted.strip() in found.text

@@ -103,12 +103,17 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ContextBlock(msgspec.Struct, frozen=True, kw_only=True):
-    """A block of text to paste into a prompt, its size in tokens (counted conservatively), and what it holds."""
+    """A block of text to paste into a prompt, its size in tokens (counted conservatively), and what it holds.
+
+    `abridged` are those of `memory_ids` of which only an excerpt fits; `left_out`, how many hits did not fit at all.
+    """
 
     text: str
     tokens: int
     memory_ids: tuple[str, ...]
     recall: Recall
+    abridged: tuple[str, ...] = ()
+    left_out: int = 0
     degraded: str | None = None
 
 

@@ -177,7 +177,7 @@ class Searcher:
         )
         context = None
         if request.token_budget is not None:
-            context = render(hits, request.token_budget, recall, time_zone(request.timezone))
+            context = render(hits, request.token_budget, recall, time_zone(request.timezone), question.terms)
         response = SearchResponse(
             hits=tuple(hits),
             query=reading,

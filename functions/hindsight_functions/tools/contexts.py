@@ -21,11 +21,16 @@ class Arguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class Context(msgspec.Struct, frozen=True, kw_only=True):
-    """The block and what it holds; the text is empty when nothing fits or no recall was needed."""
+    """The block and what it holds; the text is empty when nothing fits or no recall was needed.
+
+    `abridged` are ids of which only an excerpt fits; `left_out`, how many memories did not fit at all.
+    """
 
     context: str
     tokens: int
     memory_ids: list[str]
+    abridged: list[str]
+    left_out: int
     recall_needed: bool
     why: str
 
@@ -43,11 +48,17 @@ async def run(arguments: Arguments, connection: Connection) -> Answer:
         context=found.text,
         tokens=found.tokens,
         memory_ids=list(found.memory_ids),
+        abridged=list(found.abridged),
+        left_out=found.left_out,
         recall_needed=found.recall.needed,
         why=found.recall.why,
     )
     # The block alone, so that what is pasted costs what was asked for.
-    return Answer(found.text or f"No memories: {found.recall.why}", data)
+    if found.left_out and not found.text:
+        words = f"No memory fits into {arguments.token_budget} tokens; {found.left_out} were found."
+    else:
+        words = found.text or f"No memories: {found.recall.why}"
+    return Answer(words, data)
 
 
 TOOL = Tool(

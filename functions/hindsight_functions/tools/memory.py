@@ -76,6 +76,6 @@ def line(memory: Shown) -> str:
     doubt = ""
     if memory.note is not UNSET:
         doubt = f" [{escape(memory.note)}]"
-    elif memory.status != "active":
+    elif memory.status != "active" and memory.score is UNSET:
         doubt = f" [{'unconfirmed' if memory.status == 'pending' else memory.status}]"
     return f"- {escape(memory.id)} ({memory.when}, {memory.kind}, from {said}){doubt} {escape(memory.content)}"
