@@ -9,6 +9,7 @@
     ├── Forbidden               403  the token does not allow this verb or namespace
     ├── NotFound                404  no such memory, run or retrieval in this scope
     ├── Conflict                409  it changed meanwhile, or a key was reused
+    │   ├── SlotTaken           409  another memory is active under its key
     │   └── UnderWay            409  the same is being done by another call
     ├── TooLarge                413  body or batch over its limit
     ├── UnsupportedMedia        415  another content type than the route takes
@@ -84,6 +85,12 @@ class Conflict(HindsightError):
     """The stored state is not the one the request was made for. Nothing was changed."""
 
     code, status, title = "conflict", 409, "It changed meanwhile"
+
+
+class SlotTaken(Conflict):
+    """Another memory of the same user is active under the same key. Nothing was changed."""
+
+    code, title = "slot_taken", "The slot is taken"
 
 
 class UnderWay(Conflict):

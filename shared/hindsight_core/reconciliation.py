@@ -172,12 +172,13 @@ def _apart(new: Memory, item: Judged, zone: tzinfo) -> Judged:
 def _whole(new: Memory, item: Judged) -> Judged:
     """No duplicate that says something of its own, unless both surely mean the same: it would be lost.
 
-    A number, time, date or code stands beside the old one; of two sentences that differ in one place it is asked.
+    A number, time, date or code stands beside the old one; of two sentences that differ in one place it is asked,
+    unless they are of two slots.
     """
     if item.verdict != "duplicate" or item.pair.probabilities["duplicate"] >= _SURELY_SAME:
         return item
     if swaps_one(read(item.old.content), read(new.content)):
-        return msgspec.structs.replace(item, verdict="contest")
+        return msgspec.structs.replace(item, verdict="coexist" if item.why == "why_keys" else "contest")
     said = {(value.kind, value.norm) for value in read(item.old.content).values}
     if all((value.kind, value.norm) in said for value in read(new.content).values):
         return item

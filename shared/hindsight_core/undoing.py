@@ -17,6 +17,7 @@ from hindsight_core.forgetting import affected, rebuilt
 from hindsight_core.ids import stamp
 from hindsight_core.ledger import Ledger, open_ledger
 from hindsight_core.models import AuditEvent, Memory, Run, Scope
+from hindsight_core.occupancy import holders
 from hindsight_core.passages import Passages
 from hindsight_core.requests import UndoRequest
 from hindsight_core.responses import Affected, UndoResponse
@@ -131,12 +132,13 @@ class Undoer:
         """What became of these memories, and which are left as they are."""
         for _ in range(_ATTEMPTS):
             ledger = Ledger(undo, caller)
+            expected = (await self._store.head(undo.namespace)).sequence if _fills_slots(part) else None
             told, kept = await self._plan(part, ledger, request)
             if request.dry_run or (ledger.empty and not (last and undo.count)):
                 return told, kept
             try:
                 changes = ledger.changes(undone=undo.undoes if last else None)
-                await self._store.commit(undo.namespace, changes)
+                await self._store.commit(undo.namespace, changes, expected=expected)
             except Conflict:
                 continue
             return told, kept
@@ -152,6 +154,7 @@ class Undoer:
             for memory_id, ends in part.items()
             if memory_id not in records or ends.after is None or records[memory_id].memory.version != ends.after.version
         }
+        changed |= await self._shut_out(part, records, changed, ledger)
         told: list[Affected] = []
         kept: list[str] = []
         for memory_id, ends in part.items():
@@ -164,6 +167,32 @@ class Undoer:
             told.append(affected(record.memory, before.memory.status))
             ledger.replace(record, before, "undone", request.reason or f"Undo of {ledger.run.undoes}.")
         return told, kept
+
+    async def _shut_out(
+        self, part: dict[str, _Ends], records: dict[str, Record], changed: set[str], ledger: Ledger
+    ) -> set[str]:
+        """Those whose slot something else holds by now, which this undo does not take back."""
+        found: set[str] = set()
+        for memory_id, ends in part.items():
+            if memory_id in changed or not _becomes_active(ends) or memory_id not in records:
+                continue
+            assert ends.before is not None
+            held = {holder.id for holder in await holders(self._store, ends.before, ledger.run.at)}
+            if held - (part.keys() - changed):
+                found.add(memory_id)
+        return found
+
+
+def _becomes_active(ends: _Ends) -> bool:
+    """Whether undoing makes a memory active in a slot in which it is not."""
+    before, after = ends.before, ends.after
+    if before is None or before.key is None or before.status != "active":
+        return False
+    return after is None or (after.status, after.key) != (before.status, before.key)
+
+
+def _fills_slots(part: dict[str, _Ends]) -> bool:
+    return any(map(_becomes_active, part.values()))
 
 
 async def _rebuilt(record: Record, before: Memory | None, passages: Passages, ledger: Ledger) -> Record:

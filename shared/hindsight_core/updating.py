@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import msgspec
 from msgspec import UNSET
@@ -12,10 +12,11 @@ from hindsight_core.contests import standing
 from hindsight_core.drafting import check_labels, check_no_secret
 from hindsight_core.durations import duration
 from hindsight_core.embedding import Embedder
-from hindsight_core.errors import Conflict, InvalidInput
+from hindsight_core.errors import Conflict, FieldError, InvalidInput, SlotTaken
 from hindsight_core.forgetting import Forgetter, rebuilt
 from hindsight_core.ledger import Ledger, open_ledger
 from hindsight_core.models import Memory
+from hindsight_core.occupancy import holders, taken
 from hindsight_core.passages import Passages
 from hindsight_core.requests import ResolveRequest, UpdateRequest
 from hindsight_core.responses import ResolveResponse, UpdateResponse
@@ -44,6 +45,8 @@ class Updater:
         for _ in range(_ATTEMPTS):
             try:
                 return await self._update(memory_id, request, caller)
+            except SlotTaken:
+                raise
             except Conflict:
                 if request.version is not None:
                     raise
@@ -57,6 +60,7 @@ class Updater:
             raise Conflict(
                 f"{memory_id!r} is at version {memory.version}, not {request.version}.",
                 remedy="Read it again and repeat the change on what it is now.",
+                errors=(FieldError("version", f"is {memory.version} by now, not {request.version}"),),
             )
         changed = _changed(memory, request)
         if request.ttl is not UNSET and request.expires_at is not UNSET:
@@ -75,11 +79,22 @@ class Updater:
         after = msgspec.structs.replace(memory, **changed, updated_at=now)
         if after.visibility == "private" and after.agent_id is None:
             raise InvalidInput.of("visibility", "a private memory needs an agent, and this one has none")
+        expected = await self._free(memory, after, now)
         renewed = await rebuilt(record, after, Passages(self._embedder))
         ledger = open_ledger("update", scope.namespace, now, caller, request.reason)
         stored = ledger.replace(record, renewed, "updated", request.reason)
-        await self._store.commit(scope.namespace, ledger.changes())
+        await self._store.commit(scope.namespace, ledger.changes(), expected=expected)
         return UpdateResponse(memory=stored.memory, previous_version=memory.version)
+
+    async def _free(self, before: Memory, after: Memory, now: datetime) -> int | None:
+        """Nothing else is active in the slot that a memory comes into; the sequence for which this holds."""
+        moved = (after.key, after.visibility) != (before.key, before.visibility)
+        if after.key is None or after.status != "active" or not moved:
+            return None
+        sequence = (await self._store.head(after.namespace)).sequence
+        for holder in await holders(self._store, after, now):
+            raise taken(after, holder, "key" if after.key != before.key else "visibility")
+        return sequence
 
     async def resolve(self, memory_id: str, request: ResolveRequest, caller: Caller) -> ResolveResponse:
         """Settle a contested pair, or a pending memory against what it contradicts: `memory_id` is the newer one."""

@@ -15,7 +15,7 @@ from hindsight_core.caller import Caller
 from hindsight_core.drafting import Times, candidates, check
 from hindsight_core.effects import Kept
 from hindsight_core.embedding import Embedder
-from hindsight_core.errors import Conflict, InvalidInput, MissingExtra, ProviderUnavailable
+from hindsight_core.errors import Conflict, FieldError, InvalidInput, MissingExtra, ProviderUnavailable
 from hindsight_core.extraction import Candidate
 from hindsight_core.filtering import theirs
 from hindsight_core.gate import GateSettings, Verdict, find_secret, judge
@@ -144,6 +144,7 @@ class Writer:
             raise Conflict(
                 "idempotency_key: was used for another request.",
                 remedy="Use a fresh key for every new request, and the same one only to repeat it.",
+                errors=(FieldError("idempotency_key", "was used for another request"),),
             )
         return msgspec.json.decode(receipt.answer, type=WriteResponse)
 

@@ -1,0 +1,42 @@
+"""Who holds a slot: at most one memory of a user is active under a key, unless somebody has said otherwise."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from hindsight_core.caller import millis
+from hindsight_core.errors import FieldError, SlotTaken
+from hindsight_core.models import Memory
+from hindsight_core.stores import MemoryStore, Where
+
+_MOST = 100
+
+
+async def holders(store: MemoryStore, memory: Memory, now: datetime) -> list[Memory]:
+    """The others that are active in a memory's slot, as writes see it: same key, same user, same visibility."""
+    if memory.key is None:
+        return []
+    where = Where(
+        user_id=memory.user_id,
+        no_user=memory.user_id is None,
+        reader=memory.agent_id if memory.visibility == "private" else None,
+        key=memory.key,
+        statuses=("active",),
+        alive_at=millis(now),
+    )
+    found = await store.scan(memory.namespace, where, after=None, limit=_MOST, vectors=False)
+    return [
+        record.memory
+        for record in found
+        if record.memory.id != memory.id and record.memory.visibility == memory.visibility
+    ]
+
+
+def taken(memory: Memory, holder: Memory, field: str) -> SlotTaken:
+    """The refusal to make a memory active in a slot that another one holds; `field` is what the request asked with."""
+    message = f"the slot {memory.key!r} is held by {holder.id!r}"
+    return SlotTaken(
+        f"{field}: {message}.",
+        remedy=f"Forget {holder.id!r} or give it another key first; or write what holds with this key: it supersedes.",
+        errors=(FieldError(field, message),),
+    )

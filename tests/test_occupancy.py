@@ -1,0 +1,123 @@
+"""One slot, one memory: nothing that comes back or is given a key stands beside what holds the slot unseen."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from hindsight_core.errors import HindsightError, SlotTaken
+from hindsight_core.requests import (
+    ForgetRequest,
+    ListRequest,
+    Request,
+    RestoreRequest,
+    SearchRequest,
+    UndoRequest,
+    UpdateRequest,
+    WriteRequest,
+)
+
+NOW = datetime(2025, 6, 1, 12, tzinfo=UTC)
+ALPHA = ["The wifi is called Alpha", "无线网络叫阿尔法"]
+BETA = {"The wifi is called Alpha": "The wifi is called Beta", "无线网络叫阿尔法": "无线网络叫贝塔"}
+
+
+async def write(service, caller, content, minutes=0, **fields):
+    given = {"key": "wifi", "force": True, "now": NOW + timedelta(minutes=minutes)}
+    (decision,) = (await service.write(WriteRequest(content=content, **(given | fields)), caller)).results
+    return decision.memory
+
+
+async def forget(service, caller, memory, **fields):
+    return await service.forget(ForgetRequest(ids=(memory.id,), now=NOW + timedelta(hours=1), **fields), caller)
+
+
+async def active(service, caller):
+    page = await service.list_memories(ListRequest(now=NOW + timedelta(days=1)), caller)
+    return {memory.content for memory in page.memories}
+
+
+async def restored(service, caller, memory):
+    request = RestoreRequest(now=NOW + timedelta(hours=2))
+    return (await service.restore(memory.id, request, caller)).memory
+
+
+@pytest.mark.parametrize("first", ALPHA)
+@pytest.mark.parametrize("mode", ["archive", "retract"])
+async def test_nothing_is_restored_into_a_slot_that_is_held(service, caller, first, mode):
+    old = await write(service, caller, first)
+    await forget(service, caller, old, mode=mode)
+    new = await write(service, caller, BETA[first], 1)
+    with pytest.raises(SlotTaken, match=new.id) as caught:
+        await restored(service, caller, old)
+    assert [error.field for error in caught.value.errors] == ["key"]
+    assert await active(service, caller) == {BETA[first]}
+    await forget(service, caller, new)
+    assert (await restored(service, caller, old)).status == "active"
+    assert await active(service, caller) == {first}
+
+
+@pytest.mark.parametrize("first", ALPHA)
+@pytest.mark.parametrize("key", ["wifi", None])
+async def test_what_was_brought_back_is_replaced_again_when_its_successor_is_restored(service, caller, first, key):
+    old = await write(service, caller, first, key=key)
+    new = await write(service, caller, BETA[first], 1, key=key, supersedes=(old.id,))
+    await forget(service, caller, new, bring_back=True)
+    assert await active(service, caller) == {first}
+    await restored(service, caller, new)
+    assert await active(service, caller) == {BETA[first]}
+    ended = await service.get(old.id, Request(), caller)
+    assert (ended.status, ended.superseded_by, ended.valid_to) == ("superseded", new.id, new.valid_from)
+
+
+async def test_others_in_the_scope_hold_slots_of_their_own(service, caller):
+    mine = await write(service, caller, "My wifi is Alpha", user_id="ann")
+    await forget(service, caller, mine, user_id="ann")
+    await write(service, caller, "My wifi is Beta", user_id="bo")
+    await write(service, caller, "The wifi is Gamma")
+    await write(service, caller, "My wifi is Delta", user_id="ann", agent_id="coder", visibility="private")
+    await write(service, caller, "The wifi is Epsilon", user_id="ann", ttl="1h")
+    assert (await restored(service, caller, mine)).status == "active"
+
+
+@pytest.mark.parametrize("first", ALPHA)
+async def test_no_memory_is_given_a_key_that_another_one_holds(service, caller, first):
+    held = await write(service, caller, first)
+    other = await write(service, caller, BETA[first], key="guest")
+    for version in (None, other.version):
+        with pytest.raises(SlotTaken, match=held.id) as caught:
+            await service.update(other.id, UpdateRequest(key="wifi", version=version, now=NOW), caller)
+        assert [error.field for error in caught.value.errors] == ["key"]
+    await service.update(other.id, UpdateRequest(key="lobby", now=NOW), caller)
+    await service.update(held.id, UpdateRequest(key="wifi", pinned=True, now=NOW), caller)
+    assert await active(service, caller) == {first, BETA[first]}
+
+
+async def test_a_private_memory_is_not_shared_into_a_slot_that_is_held(service, caller):
+    own = await write(service, caller, "The wifi is Alpha", agent_id="coder", visibility="private")
+    await write(service, caller, "The wifi is Beta", agent_id="coder")
+    with pytest.raises(SlotTaken) as caught:
+        await service.update(own.id, UpdateRequest(visibility="shared", agent_id="coder", now=NOW), caller)
+    assert [error.field for error in caught.value.errors] == ["visibility"]
+
+
+@pytest.mark.parametrize("first", ALPHA)
+async def test_an_undo_leaves_forgotten_what_would_stand_in_a_held_slot(service, caller, first):
+    old = await write(service, caller, first)
+    run = await forget(service, caller, old)
+    await write(service, caller, BETA[first], 1)
+    undone = await service.undo(run.run_id, UndoRequest(now=NOW + timedelta(hours=2)), caller)
+    assert (undone.count, undone.kept) == (0, (old.id,))
+    assert await active(service, caller) == {BETA[first]}
+
+
+async def test_of_two_at_once_one_gets_the_slot(service, caller):
+    spare = [await write(service, caller, f"The wifi number {n} is {n}{n}{n}", key=f"k{n}") for n in range(4)]
+    tried = [service.update(one.id, UpdateRequest(key="wifi", now=NOW), caller) for one in spare]
+    done = await asyncio.gather(*tried, return_exceptions=True)
+    assert sum(isinstance(one, SlotTaken) for one in done) == 3
+    assert all(isinstance(one, SlotTaken) for one in done if isinstance(one, HindsightError))
+    found = await service.search(SearchRequest(query="wifi", now=NOW), caller)
+    assert sum(hit.memory.key == "wifi" for hit in found.hits) == 1
