@@ -11,6 +11,7 @@ import itertools
 import random
 from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import AsyncExitStack
+from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -262,6 +263,45 @@ async def test_a_long_question_with_every_filter_is_the_same_in_both(
             if held <= 400:
                 assert_same(embedded, exact, LEXICAL)
                 assert exact.hits[0].parts.lexical > 0.2
+
+
+async def test_what_is_counted_once_is_counted_again_when_time_or_a_change_turns_it(
+    tmp_path: Path, opensearch_place: OpenSearchPlace
+) -> None:
+    opensearch_place.empty()
+    hour = timedelta(hours=1)
+    records = [
+        record(memory("always"), unit(0)),
+        record(memory("expires", expires_at=START + hour), unit(1)),
+        record(memory("begins", valid_from=START + 2 * hour), unit(2)),
+        record(memory("ends", valid_to=START + 3 * hour), unit(3)),
+        record(memory("pinned", expires_at=START + hour, pinned=True), unit(4)),
+    ]
+    async with AsyncExitStack() as stack:
+        urls = f"sqlite:///{tmp_path / 'turns.db'}", f"{opensearch_place.store_url}?exact_below=0"
+        pair = Pair(*await _open(stack, *urls))
+
+        async def pages(now: int, valid_at: int) -> list[RankedPage]:
+            scope, where = Where(alive_at=now), Where(alive_at=now, valid_at=valid_at)
+            query = search(tokens("kettle"), unit(9), scope=scope, where=where, now=now)
+            return [await store.rank(NAMESPACE, query) for store in pair]
+
+        for number, one in enumerate(records):
+            for store in pair:
+                await store.commit(NAMESPACE, puts(one, run_id=str(number)))
+            for _ in range(3):  # so often that nothing is asked twice that is known
+                embedded, managed = await pages(START_MS, START_MS)
+                assert_same(embedded, managed, LEXICAL)
+                assert managed.in_scope == number + 1
+        counts = []
+        half = DAY_MS // 48
+        for at in (0, half, 2 * half - 1, 2 * half, 4 * half - 1, 4 * half, 6 * half - 1, 6 * half, 0):
+            embedded, managed = await pages(START_MS + at, START_MS + at)
+            assert_same(embedded, managed, LEXICAL)
+            counts.append((managed.in_scope, managed.eligible))
+            embedded, managed = await pages(START_MS + at, START_MS)
+            assert_same(embedded, managed, LEXICAL)
+        assert counts == [(5, 4), (5, 4), (5, 4), (4, 3), (4, 3), (4, 4), (4, 4), (4, 3), (5, 4)]
 
 
 @pytest.mark.parametrize("seed", range(2))

@@ -24,8 +24,6 @@ from hindsight_core.stores.opensearch.connection import Json
 from hindsight_core.stores.opensearch.documents import feature
 from hindsight_core.stores.opensearch.mapping import vector_field
 
-# So many terms of a question find memories to score: who holds but others gets no high score from them.
-_PROMISING = 50
 # What `cosine_field` says where there is nothing to compare.
 NO_COSINE = -2.0
 # Finer than single precision can tell apart in a unit vector's numbers.
@@ -78,16 +76,15 @@ def scored(question: Question, *among: Json) -> Json:
     return _total(question, {"bool": {"filter": [*question.where, *among], "should": evidence}})
 
 
-def promising(question: Question, cosines: Cosines | None, ids: Sequence[str]) -> Json:
-    """A condition: those that `cosines` finds, that hold a term or a day of the question, or have one of the ids."""
+def promising(question: Question, cosines: Cosines | None, ids: Sequence[str], terms: Sequence[str]) -> Json:
+    """A condition: whom `cosines` finds, who holds one of the terms or a day of the question, or has one of the ids."""
     found: list[Json] = [{"terms": {"id": list(ids)}}]
     if cosines is not None:
         found.append(cosines.query)
     for signal in question.formula.relevance:
         match signal:
             case Lexical():
-                heaviest = sorted(question.weights, key=lambda term: -question.weights[term])[:_PROMISING]
-                found.extend(_holding(field, term) for field in ("text", "context") for term in heaviest)
+                found.extend(_holding(field, term) for field in ("text", "context") for term in terms)
             case Weight() if signal.field == "days" and signal.weight > 0:
                 found.append({"terms": {signal.field: list(signal.values)}})
             case Similarity() | Weight():

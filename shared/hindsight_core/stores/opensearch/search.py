@@ -1,21 +1,22 @@
 """Search: the best by a formula, and the nearest by vector.
 
 Up to a number of memories in scope all of them are scored. Beyond it only the candidates are, in the same way: the
-nearest by k-NN, those that share a term or a day with the question, the most recent and the most confident ones. Its
-page is the exact one unless a better memory is none of these. A minimum score, whose count is exact, has all scored.
+nearest by k-NN, those that share a rarer term or a day with the question, the most recent and the most confident ones.
+Its page is the exact one unless a better memory is none of these. For a minimum score, whose count is exact, all are.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 
 from hindsight_core.errors import ConfigurationError
 from hindsight_core.loops import both
 from hindsight_core.models import Parts
-from hindsight_core.ranking import Decay, Formula
+from hindsight_core.ranking import Formula
 from hindsight_core.scoring import evaluate_one
 from hindsight_core.stores import Neighbour, Query, Ranked, RankedPage, Vector, Where
 from hindsight_core.stores.opensearch.access import Accesses
@@ -45,21 +46,17 @@ from hindsight_core.stores.opensearch.formula import (
 from hindsight_core.stores.opensearch.frequencies import Frequencies
 from hindsight_core.stores.opensearch.heads import State
 from hindsight_core.stores.opensearch.indices import Indices
+from hindsight_core.stores.opensearch.survey import Survey, Surveys, counting, total
 
-NEAREST = 1000
-RECENT = 100
+# Among random memories, the hardest case, these find the exact best: the nearest (more where there are no words to find
+# others by), and who holds one of the rarest terms, as long as they are not more than so many and so many for each hit.
+_NEAREST = (100, 2)
+_NEAREST_ALONE = 1000
+_HOLDERS = (3000, 150)
+_TELLING = 50
 # Less than what single precision can lose, so that a memory of exactly the minimum score is found.
 _ROUNDING = 5e-7
-_IDS: Json = {"stored_fields": "_none_", "docvalue_fields": ["id"], "track_total_hits": False}
 _NEWEST: list[Json] = [{"_score": "desc"}, {"id": "desc"}]
-
-
-class _Survey(NamedTuple):
-    """Both counts of a page, and the ids of those whose score may be high whatever the question is."""
-
-    in_scope: int
-    eligible: int
-    promising: list[str]
 
 
 class Search:
@@ -77,18 +74,23 @@ class Search:
         self._dimensions = dimensions
         self._frequencies = frequencies
         self._accesses = accesses
+        self._surveys = Surveys(indices)
         self._options = options
+
+    def surveys(self, state: State) -> bool:
+        """Whether a search of the namespace begins with a survey of it."""
+        return state.memories > self._options.exact_below
 
     async def rank(self, namespace: str, state: State, query: Query) -> RankedPage:
         """See `MemoryStore.rank`; `state` is the namespace's head."""
         scope = filters(namespace, query.scope, rankable=True)
         where = filters(namespace, query.where, rankable=True)
         weighing = self._frequencies.weights(namespace, state.sequence, query.terms)
-        survey: _Survey | None = None
-        if state.memories <= self._options.exact_below:
+        survey: Survey | None = None
+        if not self.surveys(state):
             weights = await weighing
         else:
-            weights, survey = await both(weighing, self._surveyed(namespace, query, where, scope))
+            weights, survey = await both(weighing, self._surveys.of(namespace, state.version, query))
         question = Question(
             formula=query.formula,
             vector=await self._comparable(query.vector),
@@ -107,41 +109,34 @@ class Search:
         self, namespace: str, query: Query, question: Question, scope: Sequence[Json], lowest: float | None
     ) -> RankedPage:
         page = _page(query, question, scored(question)) | {"track_total_hits": True}
-        bodies = [page, _counting(scope)]
+        bodies = [page, counting(scope)]
         if lowest is not None:
             page["min_score"] = lowest + question.lift
-            bodies.append(_counting(question.where))
+            bodies.append(counting(question.where))
         answer, *counts = await self._indices.searches("memories", namespace, bodies)
-        reached = _total(answer)
-        eligible = reached if lowest is None else _total(counts[1])
+        reached = total(answer)
+        eligible = reached if lowest is None else total(counts[1])
         return RankedPage(
             hits=await self._ranked(namespace, query, question, answer),
-            in_scope=_total(counts[0]),
+            in_scope=total(counts[0]),
             eligible=eligible,
             below=eligible - reached,
         )
 
-    async def _surveyed(self, namespace: str, query: Query, where: Sequence[Json], scope: Sequence[Json]) -> _Survey:
-        fading = [kind for signal in query.formula.rest if isinstance(signal, Decay) for kind in _fading(signal)]
-        lasting: list[Json] = [{"terms": {"memory_type": fading}}, {"exists": {"field": "half_life_days"}}]
-        held: Json = {"bool": {"filter": list(where)}}
-        steady: Json = {"bool": {"filter": list(where), "must_not": lasting}}
-        bodies: list[Json] = [
-            _counting(scope),
-            _counting(where),
-            {"query": held, "size": RECENT, "sort": [{"moment": "desc"}], **_IDS},
-            {"query": held, "size": RECENT, "sort": [{"confidence": "desc"}, {"moment": "desc"}], **_IDS},
-            {"query": steady, "size": query.limit, "sort": [{"confidence": "desc"}, {"id": "desc"}], **_IDS},
-        ]
-        in_scope, eligible, *others = await self._indices.searches("memories", namespace, bodies)
-        ids = {hit["fields"]["id"][0] for answer in others for hit in answer["hits"]["hits"]}
-        return _Survey(_total(in_scope), _total(eligible), sorted(ids))
-
-    async def _approximate(self, namespace: str, query: Query, question: Question, survey: _Survey) -> RankedPage:
+    async def _approximate(self, namespace: str, query: Query, question: Question, survey: Survey) -> RankedPage:
         cosines: Cosines | None = None
         if question.vector is not None:
-            cosines = nearest("mixed", question.vector, NEAREST, question.where, self._options.ef_search)
-        body = _page(query, question, scored(question, promising(question, cosines, survey.promising)))
+            least, each = _NEAREST
+            k = max(least, each * query.limit) if question.weights else _NEAREST_ALONE
+            cosines = nearest("mixed", question.vector, k, question.where, self._options.ef_search)
+        body = _page(
+            query,
+            question,
+            scored(
+                question,
+                promising(question, cosines, survey.promising, _telling(question, survey.in_scope, query.limit)),
+            ),
+        )
         answer = await self._indices.search("memories", namespace, body)
         return RankedPage(
             hits=await self._ranked(namespace, query, question, answer),
@@ -239,23 +234,21 @@ def _parts(formula: Formula, question: Question, kept: Kept, cosine: float) -> P
     )[1]
 
 
+def _telling(question: Question, memories: int, limit: int) -> list[str]:
+    """The rarest terms: what many hold says little of any of them, and would have too many of them scored."""
+    least, each = _HOLDERS
+    room, telling = float(least + each * limit), list[str]()
+    for term, weight in list(question.weights.items())[:_TELLING]:
+        # So many hold a term of this weight, and about as many in the turn before.
+        room -= 2 * memories / math.exp(weight)
+        if room < 0 and telling:
+            break
+        telling.append(term)
+    return telling
+
+
 def _bm25(weights: Mapping[str, float], impacts: Mapping[str, float]) -> float:
     return sum(weight * kept_impact(impacts[term]) for term, weight in weights.items() if term in impacts)
-
-
-def _fading(signal: Decay) -> list[str]:
-    """The types whose memories count less as they grow old."""
-    return [name for name, days in signal.half_lives.items() if days]
-
-
-def _counting(conditions: Sequence[Json]) -> Json:
-    """A search that counts, beside the others: an aggregation over what another one leaves out reads all tenants."""
-    return {"query": {"bool": {"filter": list(conditions)}}, "size": 0, "track_total_hits": True}
-
-
-def _total(answer: Json) -> int:
-    total: int = answer["hits"]["total"]["value"]
-    return total
 
 
 def _neighbour(cosine: float, kept: Kept, counters: dict[str, Json]) -> Neighbour:

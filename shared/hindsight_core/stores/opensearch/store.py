@@ -143,7 +143,8 @@ class OpenSearchStore:
     async def rank(self, namespace: str, query: Query) -> RankedPage:
         async with self._in_time():
             seen = self._seen.get(namespace)
-            if seen is None or not seen.steady or self._is_recent(seen):
+            # What is known of a large namespace holds only as long as it has not changed at all.
+            if seen is None or not seen.steady or (self._is_recent(seen) and not self._search.surveys(seen.state)):
                 state, _ = await both(self._recent(namespace), self._frequencies.ahead(namespace, query.terms))
                 return await self._search.rank(namespace, state, query)
             # Most often nothing has changed, which is asked while it is being searched already.
