@@ -227,9 +227,11 @@ async def test_the_etag_of_a_memory_is_its_version(http: httpx.AsyncClient):
 async def test_a_stale_if_match_is_409_and_changes_nothing(http: httpx.AsyncClient):
     memory_id = await stored(http)
     await http.patch(f"/v1/memories/{memory_id}", json={"pinned": True})
-    stale = await http.patch(f"/v1/memories/{memory_id}", json={"content": DOG}, headers={"If-Match": '"1"'})
-    assert stale.status_code == 409
-    assert stale.json()["code"] == "conflict"
+    for sent, headers, field in (({}, {"If-Match": '"1"'}, "If-Match"), ({"version": 1}, {}, "version")):
+        stale = await http.patch(f"/v1/memories/{memory_id}", json={"content": DOG} | sent, headers=headers)
+        assert stale.status_code == 409
+        assert stale.json()["code"] == "conflict"
+        assert [error["field"] for error in stale.json()["errors"]] == [field]
     memory = (await http.get(f"/v1/memories/{memory_id}")).json()
     assert (memory["content"], memory["version"]) == (ADDRESS, 2)
 

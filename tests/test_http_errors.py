@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Coroutine
 from pathlib import Path
 
 import httpx
@@ -145,8 +145,6 @@ async def test_a_wrong_query_parameter_is_422_and_named(http: httpx.AsyncClient,
     [
         b"{",
         b"[1,",
-        b'{"query": NaN}',
-        b'{"query": "x", "min_score": Infinity}',
         b"\xff",
         b"query=x",
         b'{"query": "x"}{}',
@@ -162,6 +160,45 @@ async def test_what_is_no_json_is_400(http: httpx.AsyncClient, body: bytes):
     assert answer.json()["code"] == "malformed"
 
 
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        (b"NaN", "body"),
+        (b'{"query": NaN}', "query"),
+        (b'{"query": "x", "min_score": Infinity}', "min_score"),
+        (b'{"query": "x", "filters": {"metadata": {"a": [1, -Infinity]}}}', "filters.metadata.a[1]"),
+    ],
+)
+async def test_a_constant_that_is_no_json_names_its_field(http: httpx.AsyncClient, body: bytes, field: str):
+    answer = await http.post("/v1/search", content=body, headers=JSON)
+    assert answer.status_code == 400, answer.text
+    assert fields(answer) == [field]
+    assert answer.json()["code"] == "malformed"
+
+
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [("observed_from=2026-01-01T00:00:00", "observed_from"), ("as_of=soon", "as_of")],
+)
+async def test_a_parameter_is_called_what_it_was_sent_as(http: httpx.AsyncClient, query: str, field: str):
+    answer = await http.get(f"/v1/memories?{query}")
+    assert answer.status_code == 422
+    assert fields(answer) == [field]
+    assert answer.json()["detail"].startswith(f"{field}: ")
+
+
+async def test_a_reused_key_is_named_as_it_was_sent(http: httpx.AsyncClient):
+    def write(content: str, **sent: object) -> Coroutine[object, object, httpx.Response]:
+        headers = {"Idempotency-Key": "k"} if not sent else {}
+        return http.post("/v1/memories", json={"content": content, "force": True, **sent}, headers=headers)
+
+    assert (await write("The lamp is on")).status_code == 201
+    for sent, field in (({}, "Idempotency-Key"), ({"idempotency_key": "k"}, "idempotency_key")):
+        answer = await write("The lamp is off", **sent)
+        assert answer.status_code == 409
+        assert fields(answer) == [field]
+
+
 async def test_a_body_over_the_limit_is_413_whether_or_not_it_says_its_length(http: httpx.AsyncClient):
     async def pieces() -> AsyncGenerator[bytes]:
         for _ in range(30):
@@ -170,7 +207,7 @@ async def test_a_body_over_the_limit_is_413_whether_or_not_it_says_its_length(ht
     for content in (b"x" * 20_001, pieces()):
         answer = await http.post("/v1/memories", content=content, headers=JSON)
         assert answer.status_code == 413
-        assert fields(answer) == []
+        assert fields(answer) == ["body"]
     fits = b'{"query": "x"' + b" " * (20_000 - 14) + b"}"
     assert (await http.post("/v1/search", content=fits, headers=JSON)).status_code == 200
 

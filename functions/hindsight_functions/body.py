@@ -9,7 +9,7 @@ from litestar import Request as LitestarRequest
 from litestar.types import Empty
 
 from hindsight_core.decoding import convert, decode
-from hindsight_core.errors import InvalidInput, TooLarge, UnsupportedMedia
+from hindsight_core.errors import FieldError, InvalidInput, TooLarge, UnsupportedMedia
 from hindsight_core.requests import Request
 from hindsight_functions.admission import narrowed
 
@@ -47,7 +47,9 @@ class BodyRequest(_Base):
                 chunks.append(chunk)
         if size > limit or (self.content_length or 0) > limit:
             raise TooLarge(
-                f"The body is over {limit} bytes.", remedy="Send less at once, or raise HINDSIGHT_BODY_LIMIT."
+                f"The body is over {limit} bytes.",
+                remedy="Send less at once, or raise HINDSIGHT_BODY_LIMIT.",
+                errors=(FieldError("body", f"is over {limit} bytes"),),
             )
         data = b"".join(chunks)
         field = self.route_handler.parsed_data_field

@@ -9,7 +9,7 @@ from typing import Any
 from litestar import Request, Response
 from litestar.exceptions import HTTPException, MethodNotAllowedException, NotFoundException
 
-from hindsight_core.errors import HindsightError, TooManyRequests, Unauthenticated
+from hindsight_core.errors import FieldError, HindsightError, TooManyRequests, Unauthenticated
 from hindsight_core.responses import Problem, problem_of
 from hindsight_functions.oauth import challenge
 
@@ -43,6 +43,8 @@ def problem(error: Exception, request_id: str) -> Problem:
 def answer_problem(request: Request[Any, Any, Any], error: Exception) -> Response[Problem]:
     """Litestar's exception handler for everything."""
     request_id = str(request.scope["state"].get("request_id", ""))
+    if isinstance(error, HindsightError):
+        _name_as_sent(request, error)
     found = problem(error, request_id)
     headers = dict(getattr(error, "headers", None) or {})
     if isinstance(error, TooManyRequests):
@@ -53,3 +55,16 @@ def answer_problem(request: Request[Any, Any, Any], error: Exception) -> Respons
         unexpected = None if isinstance(error, HindsightError) else error
         _log.error("http.failed", extra={"request_id": request_id, "detail": str(error)}, exc_info=unexpected)
     return Response(found, status_code=found.status, media_type=_MEDIA_TYPE, headers=headers)
+
+
+def _name_as_sent(request: Request[Any, Any, Any], error: HindsightError) -> None:
+    """Fields that came in a header or in the query string are called what they are there."""
+    headers = {"version": "If-Match", "idempotency_key": "Idempotency-Key"}
+    for i, fault in enumerate(error.errors):
+        header = headers.get(fault.field)
+        name = header if header and request.headers.get(header, "").strip() not in {"", "*"} else fault.field
+        if request.method == "GET":
+            name = name.removeprefix("filters.")
+        if name != fault.field:
+            error.detail = error.detail.replace(f"{fault.field}: ", f"{name}: ", 1)
+            error.errors = (*error.errors[:i], FieldError(name, fault.message), *error.errors[i + 1 :])

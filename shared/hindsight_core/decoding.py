@@ -125,11 +125,11 @@ def _malformed(body: bytes, exc: Exception) -> InvalidInput:
     if isinstance(exc, RecursionError):
         return Malformed("It is nested too deeply.")
     try:
-        value = cast("Json", json.loads(body, parse_constant=_refuse))
-    except _NotJson as constant:
-        return Malformed(f"{constant} is not JSON.")
+        value = cast("Json", json.loads(body, parse_constant=_NotJson))
     except (ValueError, RecursionError):
         return Malformed(f"{str(exc).removeprefix('JSON is malformed: ').capitalize()}.")
+    if strange := tuple(_walk(value, "", _constant)):
+        return Malformed("; ".join(f"{fault.field}: {fault.message}" for fault in strange[:3]), errors=strange)
     faults = tuple(_walk(value, "", _half_a_pair))
     return _several(faults) if faults else Malformed(f"{exc}.", remedy="Send it as UTF-8.")
 
@@ -172,9 +172,11 @@ def _plain(body: bytes) -> Json:
         raise _malformed(body, exc) from None
 
 
-class _NotJson(Exception):
-    """A constant that only Python takes for JSON."""
+class _NotJson(str):
+    """A constant that only Python takes for JSON: `NaN`, `Infinity`."""
+
+    __slots__ = ()
 
 
-def _refuse(constant: str) -> object:
-    raise _NotJson(constant)
+def _constant(value: Json) -> str | None:
+    return f"{value} is not JSON" if isinstance(value, _NotJson) else None
