@@ -16,10 +16,8 @@ from hindsight_core.embedding import Embedder
 from hindsight_core.erasing import clear_contexts
 from hindsight_core.errors import Conflict, InvalidInput, NotFound, OutcomeUnknown, Unavailable
 from hindsight_core.filtering import in_scope, scope_where, where_of
-from hindsight_core.indexing import index_fields
 from hindsight_core.ledger import Ledger, open_ledger
 from hindsight_core.models import ForgetMode, Memory, Run, Scope
-from hindsight_core.passages import Passages
 from hindsight_core.question import read
 from hindsight_core.ranking import Weights, by_words, formula
 from hindsight_core.requests import Filters, ForgetRequest
@@ -248,17 +246,6 @@ class Forgetter:
                     updated_at=ledger.run.at,
                 )
         return back
-
-
-async def rebuilt(record: Record, memory: Memory, passages: Passages) -> Record:
-    """The record of a changed memory: index entries anew, and vectors anew only where the embedded text changed."""
-    index = index_fields(memory)
-    if all(getattr(memory, name) == getattr(record.memory, name) for name in ("content", "summary", "context")):
-        return msgspec.structs.replace(record, memory=memory, index=index)
-    previous = [memory.context] if memory.context else []
-    bare, mixed = await passages.pair(memory.embedded_text, memory.content, previous)
-    memory = msgspec.structs.replace(memory, embedding_model=passages.model)
-    return Record(memory=memory, index=index, bare=bare, mixed=mixed)
 
 
 def _check_selection(request: ForgetRequest, scope: Scope) -> None:

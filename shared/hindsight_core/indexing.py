@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from datetime import date, datetime, timedelta
 
@@ -16,6 +17,8 @@ _STOPS = "。.!！~～…"
 _HAN = re.compile(r"[\u4e00-\u9fff]")
 MIX_PREVIOUS = (0.3, 0.2)
 MIX_SUMMARY = 0.5
+# What storing a vector in half precision may add to the square of a length.
+_NOISE = 1e-4
 
 
 class IndexFields(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,14 +86,41 @@ def mix(
 
     Where `bare` is that of a summary, `whole` is the whole text's: the summary then counts half as much as it.
     """
-    mixed = bare.astype(np.float32, copy=True)
-    if whole is not None:
-        mixed = whole + np.float32(MIX_SUMMARY) * bare
-        mixed /= max(np.float32(np.linalg.norm(mixed)), np.float32(1e-6))
+    mixed = _own(bare, whole)
     for weight, vector in zip(MIX_PREVIOUS, previous, strict=False):
         mixed += np.float32(weight) * vector
     norm = float(np.linalg.norm(mixed))
     return mixed / np.float32(norm) if norm > 0 else bare
+
+
+def second_turn(
+    mixed: NDArray[np.float32],
+    bare: NDArray[np.float32],
+    previous: NDArray[np.float32],
+    whole: NDArray[np.float32] | None = None,
+) -> NDArray[np.float32] | None:
+    """The vector of the turn before `previous` that `mix` put into `mixed`, whose text nobody has kept; None of none.
+
+    The mix is a unit vector along `own + .3 · previous + .2 · x`, and so is x a unit vector: that leaves two points,
+    of which the one that is nearer to the mix is taken.
+    """
+    first, second = MIX_PREVIOUS
+    known = _own(bare, whole).astype(np.float64) + first * previous
+    along = float(mixed @ known)
+    across = float(known @ known) - along**2
+    if not _NOISE < across <= second**2 + _NOISE:
+        return None
+    length = along + math.sqrt(max(0.0, second**2 - across))
+    found = length * mixed.astype(np.float64) - known
+    return (found / np.linalg.norm(found)).astype(np.float32)
+
+
+def _own(bare: NDArray[np.float32], whole: NDArray[np.float32] | None) -> NDArray[np.float32]:
+    """What stands for the memory itself in its mix."""
+    if whole is None:
+        return bare.astype(np.float32, copy=True)
+    own = whole + np.float32(MIX_SUMMARY) * bare
+    return np.asarray(own / max(np.float32(np.linalg.norm(own)), np.float32(1e-6)), np.float32)
 
 
 def _date_words(day: date, text: str) -> str:

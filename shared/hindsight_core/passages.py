@@ -33,11 +33,12 @@ class Passages:
             self._known.update(zip(missing, await self._embedder.embed(missing, "passage"), strict=True))
         return [self._known[text] for text in texts]
 
-    async def pair(self, embedded: str, content: str, previous: Sequence[str]) -> tuple[Vector, Vector]:
+    async def pair(self, embedded: str, content: str, previous: Sequence[Vector]) -> tuple[Vector, Vector]:
         """The vector of a memory's embedded text, and the one that searches use (see `indexing.mix`).
 
-        `embedded` is the summary of a long `content`, else the content; `previous` the turns before it, latest first.
+        `embedded` is the summary of a long `content`, else the content; `previous` those of the turns before it,
+        latest first.
         """
-        bare, *turns = await self.of([embedded, *previous])
+        (bare,) = await self.of([embedded])
         whole = None if embedded == content else (await self.of([content]))[0]
-        return bare, mix(bare, turns, whole)
+        return bare, mix(bare, list(previous), whole)

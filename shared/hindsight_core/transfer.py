@@ -165,7 +165,7 @@ class Transfer:
             if memory.memory_type == "working":
                 records.append(Record(memory=memory, index=index_fields(memory)))
                 continue
-            previous = [memory.context] if memory.context else []
+            previous = await passages.of([memory.context] if memory.context else [])
             bare, mixed = await passages.pair(memory.embedded_text, memory.content, previous)
             stored = replace(memory, embedding_model=passages.model)
             records.append(Record(memory=stored, index=index_fields(stored), bare=bare, mixed=mixed))

@@ -13,12 +13,13 @@ from hindsight_core.caller import Caller
 from hindsight_core.embedding import Embedder
 from hindsight_core.errors import Conflict, NotFound
 from hindsight_core.filtering import concerns
-from hindsight_core.forgetting import affected, rebuilt
+from hindsight_core.forgetting import affected
 from hindsight_core.ids import stamp
 from hindsight_core.ledger import Ledger, open_ledger
 from hindsight_core.models import AuditEvent, Memory, Run, Scope
 from hindsight_core.occupancy import holders
 from hindsight_core.passages import Passages
+from hindsight_core.rebuilding import rebuilt
 from hindsight_core.requests import UndoRequest
 from hindsight_core.responses import Affected, UndoResponse
 from hindsight_core.stores import MemoryStore, Record

@@ -13,11 +13,12 @@ from hindsight_core.drafting import check_labels, check_no_secret
 from hindsight_core.durations import duration
 from hindsight_core.embedding import Embedder
 from hindsight_core.errors import Conflict, FieldError, InvalidInput, SlotTaken
-from hindsight_core.forgetting import Forgetter, rebuilt
+from hindsight_core.forgetting import Forgetter
 from hindsight_core.ledger import Ledger, open_ledger
 from hindsight_core.models import Memory
 from hindsight_core.occupancy import holders, taken
 from hindsight_core.passages import Passages
+from hindsight_core.rebuilding import rebuilt
 from hindsight_core.requests import ResolveRequest, UpdateRequest
 from hindsight_core.responses import ResolveResponse, UpdateResponse
 from hindsight_core.stores import MemoryStore, Record

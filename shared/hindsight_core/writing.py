@@ -193,7 +193,8 @@ class Writer:
                 judged[i] = verdict
                 continue
             text = offered[i].text
-            _, mixed = await passages.pair(embedded_text(text), text, offered[i].previous)
+            turns = await passages.of(offered[i].previous)
+            _, mixed = await passages.pair(embedded_text(text), text, turns)
             judged[i] = Kept(candidate=offered[i], verdict=verdict, bare=bare, mixed=mixed)
         return judged
 
