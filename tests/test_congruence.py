@@ -244,7 +244,8 @@ async def test_a_long_question_with_every_filter_is_the_same_in_both(
         metadata={name: (value,) for name, value in metadata.items()},
         observed_from=START_MS - DAY_MS,
         observed_to=START_MS + DAY_MS,
-        valid_at=START_MS + DAY_MS,
+        begun_at=START_MS + DAY_MS,
+        lasting_at=START_MS + DAY_MS,
         alive_at=START_MS + DAY_MS,
         ids=tuple(f"{n:03}" for n in range(200)),
     )
@@ -281,8 +282,8 @@ async def test_what_is_counted_once_is_counted_again_when_time_or_a_change_turns
         urls = f"sqlite:///{tmp_path / 'turns.db'}", f"{opensearch_place.store_url}?exact_below=0"
         pair = Pair(*await _open(stack, *urls))
 
-        async def pages(now: int, valid_at: int) -> list[RankedPage]:
-            scope, where = Where(alive_at=now), Where(alive_at=now, valid_at=valid_at)
+        async def pages(now: int, at: int) -> list[RankedPage]:
+            scope, where = Where(alive_at=now), Where(alive_at=now, begun_at=at, lasting_at=at)
             query = search(tokens("kettle"), unit(9), scope=scope, where=where, now=now)
             return [await store.rank(NAMESPACE, query) for store in pair]
 

@@ -21,7 +21,8 @@ from hindsight_core.stores.opensearch.indices import Indices
 
 RECENT = 100
 _KEPT = 256
-_INSTANTS = ("valid_at", "alive_at", "expired_at")
+# The conditions that time alone may turn.
+_INSTANTS = [name for name in Where.__struct_fields__ if name.endswith("_at")]
 _BOUNDARIES = ("valid_from", "valid_to", "expires_at")
 _IDS: Json = {"stored_fields": "_none_", "docvalue_fields": ["id"], "track_total_hits": False}
 
