@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import time
 from collections.abc import AsyncGenerator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
 
 from hindsight_core.config import Settings
 from hindsight_core.service import MemoryService
-from hindsight_core.stores import MemoryStore
+from hindsight_core.stores import MemoryStore, open_store
 from hindsight_core.turns import Turns
+from hindsight_functions.http import create_app
 from serving import URL, serving
 
 ADDRESS = "My shipping address is 12 Elm Street, Leeds."
@@ -297,6 +301,55 @@ async def test_a_sweep_reports_what_it_did_counts_it_and_stops_at_its_limit(http
     assert 'hindsight_swept_total{action="archived",policy="expire"} 2.0' in metrics
     assert (await http.post("/v1/sweeps", json={"policies": ["all"]})).status_code == 422
     assert (await http.post("/v1/sweeps", json={"user_id": "ann"})).status_code == 422
+
+
+async def test_a_probe_is_answered_soon_though_the_store_says_nothing_for_long(settings: Settings):
+    """Whatever the timeout of the store is; and the store is asked once, however often it is probed."""
+    over, asked = asyncio.Event(), 0
+
+    async def silent(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal asked
+        asked += 1
+        await over.wait()
+        writer.close()
+
+    async with await asyncio.start_server(silent, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        service = MemoryService(open_store(f"opensearch://127.0.0.1:{port}?timeout=120"), None, settings)
+        async with serving(service, settings) as http:
+            began = time.monotonic()
+            answers = await asyncio.gather(*(http.get("/ready") for _ in range(4)))
+            answers.append(await http.get("/ready"))
+            assert time.monotonic() - began < 30.0
+        await service.aclose()
+        over.set()
+    for answer in answers:
+        assert answer.status_code == 503
+        (component,) = answer.json()["components"]
+        assert (component["name"], component["status"]) == ("store", "down")
+        assert component["detail"] == "The store has not answered within 2 s."
+    assert asked < 12  # one check, and who asks each time
+
+
+async def test_a_start_that_fails_tells_the_server_in_a_line_what_to_do(settings: Settings):
+    """As uvicorn and its like run the app of a function: no traceback, and no line of a driver."""
+    wrong = msgspec.structs.replace(settings, store="opensearch://127.0.0.1:9?verify=perhaps")
+    told: list[dict[str, Any]] = []
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "lifespan.startup"}
+
+    async def send(message: dict[str, Any]) -> None:
+        told.append(message)
+
+    app: Any = create_app([], name="forget", embedder=False, settings=wrong)
+    with pytest.raises(ExceptionGroup):
+        await app({"type": "lifespan", "asgi": {"version": "3.0"}, "state": {}}, receive, send)
+    (message,) = told
+    assert message["type"] == "lifespan.startup.failed"
+    assert "\n" not in message["message"]
+    for said in ("HINDSIGHT_STORE", "verify", "Give a URL such as"):
+        assert said in message["message"]
 
 
 async def test_a_second_sweep_beside_one_that_is_under_way_is_told_its_run(http: httpx.AsyncClient, store: MemoryStore):

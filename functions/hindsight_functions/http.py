@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import re
+import sys
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -48,6 +50,8 @@ from hindsight_functions.problems import answer_problem
 Lifespan: TypeAlias = Callable[[Litestar], AbstractAsyncContextManager[None]]
 
 _REQUEST_ID = re.compile(r"[\x21-\x7e]{1,128}")
+# Seconds, before a probe gives up.
+_PATIENCE = 2.0
 _UNMATCHED = "(no route)"
 _log = logging.getLogger("hindsight.http")
 
@@ -62,7 +66,7 @@ class Function(Litestar):
         self, scope: Scope | LifeSpanScope, receive: Receive | LifeSpanReceive, send: Send | LifeSpanSend
     ) -> None:
         if scope["type"] != ScopeType.HTTP:
-            await super().__call__(scope, receive, send)
+            await super().__call__(scope, receive, _in_words(send))
             return
         # What follows reads and sends what ASGI says of HTTP; the union of scopes would hide it.
         http, reply = cast("dict[str, Any]", scope), cast("Send", send)
@@ -145,6 +149,20 @@ def create_app(
     )
 
 
+def _in_words(send: LifeSpanSend | Send) -> LifeSpanSend:
+    """What a server is told of a start that fails: what is wrong and what to do, where a traceback would stand."""
+
+    async def tell(message: Any) -> None:  # noqa: ANN401 (what ASGI says of lifespans)
+        failed = sys.exception()
+        while isinstance(failed, BaseExceptionGroup):
+            failed = cast("BaseExceptionGroup[BaseException]", failed).exceptions[0]
+        if message["type"] == "lifespan.startup.failed" and isinstance(failed, HindsightError):
+            message = {**message, "message": f"{failed.title}: {failed.detail} {failed.remedy}".rstrip()}
+        await send(message)
+
+    return tell
+
+
 @get("/health", sync_to_thread=False, opt=dict(OPEN))
 def health() -> dict[str, str]:
     """Whether the process answers."""
@@ -154,23 +172,28 @@ def health() -> dict[str, str]:
 @get("/ready", opt=dict(OPEN))
 async def ready(request: Request[Any, Any, State]) -> Response[Readiness]:
     """Whether what it needs answers: 503 when something is down, and for who may call it what to do about it."""
-    service: MemoryService = request.app.state.service
-    try:
-        readiness = await service.ready()
-    except HindsightError as exc:  # a store that cannot even be asked
-        store = Component(name="store", status="down", detail=exc.detail, remedy=exc.remedy)
-        readiness = Readiness(ready=False, components=(store,))
-    if not await _may_know(request):
+    readiness, may_know = await asyncio.gather(_readiness(request), _may_know(request))
+    if not may_know:
         # A probe has no token; names of hosts and files are not for everybody.
         bare = tuple(Component(name=one.name, status=one.status, detail="") for one in readiness.components)
         readiness = Readiness(ready=readiness.ready, components=bare)
     return Response(readiness, status_code=200 if readiness.ready else 503)
 
 
+async def _readiness(request: Request[Any, Any, State]) -> Readiness:
+    service: MemoryService = request.app.state.service
+    try:
+        return await service.ready(_PATIENCE)
+    except HindsightError as exc:  # a store that cannot even be asked
+        store = Component(name="store", status="down", detail=exc.detail, remedy=exc.remedy)
+        return Readiness(ready=False, components=(store,))
+
+
 async def _may_know(request: Request[Any, Any, State]) -> bool:
     try:
-        await identify(request)
-    except StoreUnavailable:
+        async with asyncio.timeout(_PATIENCE):
+            await identify(request)
+    except (StoreUnavailable, TimeoutError):
         return is_near(request)
     except (Unauthenticated, Forbidden):
         return False

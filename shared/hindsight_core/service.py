@@ -15,6 +15,7 @@ from hindsight_core import cursors
 from hindsight_core.cache import Cache, open_cache
 from hindsight_core.cache.vectors import VectorCache
 from hindsight_core.caller import Caller, instant, millis
+from hindsight_core.checks import Checks
 from hindsight_core.config import Settings
 from hindsight_core.decoding import decode
 from hindsight_core.drafting import candidates
@@ -27,7 +28,6 @@ from hindsight_core.errors import (
     NotFound,
     OutcomeUnknown,
     ProviderUnavailable,
-    StoreUnavailable,
     Unavailable,
 )
 from hindsight_core.filtering import concerns, present_of, where_of
@@ -63,7 +63,6 @@ from hindsight_core.requests import (
 from hindsight_core.responses import (
     BatchItem,
     BatchResponse,
-    Component,
     ContextBlock,
     EventPage,
     ForgetResponse,
@@ -127,6 +126,7 @@ class MemoryService:
         self._embedder = embedder
         self._settings = settings
         self._warming: asyncio.Task[None] | None = None
+        self._checks = Checks(store, embedder, self.cache if settings.redis else None)
         weights = _weights(settings)
         cached = None if embedder is None else CachedEmbedder(embedder, self.vectors)
         self._cached = cached
@@ -174,6 +174,7 @@ class MemoryService:
         """Write what the journal holds and release store and embedder."""
         if self._warming is not None:
             await self._warming
+        await self._checks.aclose()
         await self._journal.aclose()
         await self._store.aclose()
         if self._embedder is not None:
@@ -182,24 +183,9 @@ class MemoryService:
             await self._arbiter.aclose()
         await self.cache.aclose()
 
-    async def ready(self) -> Readiness:
-        """Whether the store and the embedder answer; without the embedder searches go on by words alone."""
-        try:
-            components = [await self._store.check()]
-        except StoreUnavailable as exc:
-            components = [Component(name="store", status="down", detail=exc.detail, remedy=exc.remedy)]
-        if self._embedder is not None:
-            try:
-                await self._embedder.embed(["ready?"], "query")
-            except ProviderUnavailable as exc:
-                components.append(Component(name="embedder", status="degraded", detail=exc.detail, remedy=exc.remedy))
-            else:
-                components.append(Component(name="embedder", status="ok", detail=self._embedder.identity.name))
-        if self._settings.redis:
-            components.append(await self.cache.check())
-        return Readiness(
-            ready=all(component.status != "down" for component in components), components=tuple(components)
-        )
+    async def ready(self, within: float | None = None) -> Readiness:
+        """Whether store, embedder and cache answer, `within` so many seconds."""
+        return await self._checks.ready(within)
 
     # write
 
