@@ -19,7 +19,7 @@ from hindsight_core.config import Settings
 from hindsight_core.ids import new_id
 from hindsight_core.leases import Leases
 from hindsight_core.requests import Policy
-from hindsight_core.service import MemoryService
+from hindsight_core.service import MemoryService, embedder_of
 from hindsight_core.stores import open_store
 from hindsight_scheduler.clock import now
 from hindsight_scheduler.runner import Runner
@@ -103,12 +103,17 @@ async def _runner(settings: Settings) -> AsyncGenerator[Runner]:
                 over = OverHttp(client, named or [settings.namespace])
                 yield Runner(leases, over, slice_seconds=patience, poll_seconds=min(1.0, patience))
         else:
-            # Sweeps need no vectors to be made.
-            service = MemoryService(store, None, settings)
+            # Sweeps need no vectors to be made, but of what a model words.
+            embedder = embedder_of(settings) if settings.consolidate_wording == "judge" else None
+            service = MemoryService(store, embedder, settings)
+            if embedder is not None:
+                await service.start()
             inside = InProcess(service, store, named)
             yield Runner(leases, inside, slice_seconds=patience, poll_seconds=min(1.0, patience))
             await service.flush()
             await service.cache.aclose()
+            if embedder is not None:
+                await embedder.aclose()
     finally:
         await store.aclose()
 

@@ -143,6 +143,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         str,
         Meta(description="Age up to which episodes that recur become one semantic memory; `never`: none of them do."),
     ] = "90d"
+    consolidate_wording: Annotated[
+        Literal["extract", "judge"],
+        Meta(
+            description="Whose words such a memory has: `extract`: those of one episode; `judge`: those of the judge's"
+            " chat model, where it answers well."
+        ),
+    ] = "extract"
     sweep_rate: Annotated[
         int, Meta(ge=0, description="Memories a sweep changes per second at most, so that searches go on; 0: no limit.")
     ] = 1000

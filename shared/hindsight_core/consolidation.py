@@ -150,9 +150,20 @@ class Consolidation:
         record = voiced(memory, voice)
         if await self._said_or_banned(record):
             return
+        worded: Record | None = None
+        if view.wording is not None and not view.dry_run:
+            worded = await view.wording.of(record, group)
+        if worded is not None:
+            # Whatever a model makes of them must mean what they mean, and nothing that must not be said.
+            means_it = _same(worded, voice, _cosine(worded, voice))
+            if means_it and not await self._said_or_banned(worded):
+                record, memory = worded, worded.memory
+            else:
+                worded = None
         days = len({day_of(one.memory) for one in group})
-        verdict = Verdict(action="induced", reason=f"Induced from {len(group)} episodes on {days} days.")
-        found[memory.id] = Found(memory=memory, verdict=verdict, voice=voice.memory.id)
+        by = "" if worded is None or view.wording is None else f", in words of {view.wording.name}"
+        verdict = Verdict(action="induced", reason=f"Induced from {len(group)} episodes on {days} days{by}.")
+        found[memory.id] = Found(memory=memory, verdict=verdict, voice=voice.memory.id, record=worded)
         self._note(record)
 
     async def _said_or_banned(self, new: Record) -> bool:

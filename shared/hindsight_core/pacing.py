@@ -6,8 +6,17 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 
+import msgspec
+
 # Shorter rests than this cost more than they spare.
 _SHORTEST = 0.005
+
+
+class Pacing(msgspec.Struct, frozen=True, kw_only=True):
+    """How many changes a second (0: any number), and which share of the time."""
+
+    rate: int
+    share: float
 
 
 class Pace:

@@ -11,6 +11,7 @@ import msgspec
 from hindsight_core.models import Memory, MemoryType, Status
 from hindsight_core.retention import Rules, Verdict
 from hindsight_core.stores import MemoryStore, Record, Where
+from hindsight_core.wordings import Wording
 
 PAGE = 500
 LIVE: tuple[Status, ...] = ("active", "pending")
@@ -23,13 +24,14 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     """A memory as it was looked at, and what is to be done to it.
 
     `mark` is where a sweep goes on that stops after it; without one it looks through the page again. One that is new
-    takes the vectors of the memory `voice`.
+    takes the vectors of the memory `voice`, or stands in `record` with its own.
     """
 
     memory: Memory
     verdict: Verdict
     mark: str | None = None
     voice: str | None = None
+    record: Record | None = None
 
 
 class Page(msgspec.Struct, frozen=True):
@@ -45,15 +47,25 @@ class View:
     """A namespace as a run sees it.
 
     A dry run changes nothing in the store; how it would have left memories is kept in `left` (None for erased ones).
-    `room` is how many more memories the run may change.
+    `room` is how many more memories the run may change; `wording` words what it induces.
     """
 
-    def __init__(self, store: MemoryStore, namespace: str, rules: Rules, now: datetime, *, dry_run: bool) -> None:
+    def __init__(
+        self,
+        store: MemoryStore,
+        namespace: str,
+        rules: Rules,
+        now: datetime,
+        *,
+        dry_run: bool,
+        wording: Wording | None = None,
+    ) -> None:
         self.store = store
         self.namespace = namespace
         self.rules = rules
         self.now = now
         self.dry_run = dry_run
+        self.wording = wording
         self.room = 0
         self.left: dict[str, Memory | None] = {}
 

@@ -182,7 +182,10 @@ class PolicyReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SweepReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What a sweep changed, or would change. One that is not `complete` goes on from `cursor`, under the same run."""
+    """What a sweep changed, or would change. One that is not `complete` goes on from `cursor`, under the same run.
+
+    `degraded` says what it had to do without, None where that was nothing.
+    """
 
     run_id: str
     dry_run: bool
@@ -192,6 +195,7 @@ class SweepReport(msgspec.Struct, frozen=True, kw_only=True):
     affected: tuple[Affected, ...]
     count: int
     took_ms: float
+    degraded: str | None = None
 
 
 class TaskUpdate(msgspec.Struct, frozen=True, kw_only=True):

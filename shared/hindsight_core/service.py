@@ -7,7 +7,7 @@ import logging
 from collections.abc import AsyncIterator, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -34,10 +34,11 @@ from hindsight_core.filtering import concerns, present_of, where_of
 from hindsight_core.forgetting import Forgetter
 from hindsight_core.gate import GateSettings
 from hindsight_core.journal import Journal
-from hindsight_core.judging import open_judge
+from hindsight_core.judging import open_judge, open_phraser
 from hindsight_core.legibility import check_legible, check_request
 from hindsight_core.models import AuditEvent, Memory, Retrieval, Run, Status
 from hindsight_core.orders import Obedience, orders
+from hindsight_core.pacing import Pacing
 from hindsight_core.passages import Passages
 from hindsight_core.ranking import Weights
 from hindsight_core.recall import TURNS
@@ -98,7 +99,11 @@ from hindsight_core.transfer import Transfer
 from hindsight_core.turns import Turns
 from hindsight_core.undoing import Undoer
 from hindsight_core.updating import Updater
+from hindsight_core.wordings import Wording
 from hindsight_core.writing import Writer
+
+if TYPE_CHECKING:
+    from hindsight_core.judging.phrasing import Phraser
 
 _log = logging.getLogger("hindsight.service")
 _LIVE: tuple[Status, ...] = ("active", "pending")
@@ -140,10 +145,10 @@ class MemoryService:
         self._obedience = Obedience(store, cached, self._forgetter)
         self._tasks = Tasks(store, _gate(settings), self._write, settings.task_share)
         self._undoer = Undoer(store, cached)
+        self._phraser = _phraser(settings)
         turns = Turns(store, timedelta(seconds=settings.schedule_lease))
-        self._sweeper = Sweeper(
-            store, rules_of(settings), settings.sweep_rate, settings.sweep_share, self.vectors, turns
-        )
+        pace = Pacing(rate=settings.sweep_rate, share=settings.sweep_share)
+        self._sweeper = Sweeper(store, rules_of(settings), pace, self.vectors, turns, self._wording)
         self._updater = Updater(store, cached, self._forgetter)
         self._transfer = Transfer(store, cached)
 
@@ -181,6 +186,8 @@ class MemoryService:
             await self._embedder.aclose()
         if self._arbiter is not None:
             await self._arbiter.aclose()
+        if self._phraser is not None:
+            await self._phraser.aclose()
         await self.cache.aclose()
 
     async def ready(self, within: float | None = None) -> Readiness:
@@ -453,6 +460,9 @@ class MemoryService:
         await self._journal.flush()
         return await self._sweeper.sweep(namespace, request, caller)
 
+    def _wording(self) -> Wording | None:
+        return None if self._phraser is None else Wording(self._phraser, Passages(self._cached))
+
     def _noted(self, answer: _Answer) -> _Answer:
         """The answer, saying so where it was made without the cache and says nothing graver."""
         if answer.degraded is not None or self.cache.trouble is None:
@@ -481,17 +491,20 @@ def open_service(settings: Settings, *, embedder: bool = True) -> MemoryService:
     """The service that the settings describe; nothing is opened before `start` and the first call."""
     return MemoryService(
         open_store(settings.store, cache_bytes=settings.cache_mb << 20),
-        open_embedder(
-            settings.embedder,
-            api_key=settings.embedder_key,
-            timeout=settings.embedder_timeout,
-            batch_size=settings.embedder_batch,
-            dimension=settings.embedder_dimension or None,
-            calibration=Path(settings.embedder_calibration) if settings.embedder_calibration else None,
-        )
-        if embedder
-        else None,
+        embedder_of(settings) if embedder else None,
         settings,
+    )
+
+
+def embedder_of(settings: Settings) -> Embedder:
+    """The embedder that the settings describe; nothing is loaded before its first call."""
+    return open_embedder(
+        settings.embedder,
+        api_key=settings.embedder_key,
+        timeout=settings.embedder_timeout,
+        batch_size=settings.embedder_batch,
+        dimension=settings.embedder_dimension or None,
+        calibration=Path(settings.embedder_calibration) if settings.embedder_calibration else None,
     )
 
 
@@ -535,6 +548,14 @@ def _question_of(request: ContextRequest) -> tuple[str, tuple[str, ...]]:
             before = tuple(turn.text[-_LONGEST_TURN:] for turn in messages[max(0, place - TURNS) : place])
             return message.text[-_LONGEST_TURN:], before
     raise InvalidInput.of("messages", "hold no message of the user to search for")
+
+
+def _phraser(settings: Settings) -> Phraser | None:
+    if settings.consolidate_wording == "extract":
+        return None
+    return open_phraser(
+        settings.judge, api_key=settings.judge_key, timeout=settings.judge_timeout, tokens=settings.judge_tokens
+    )
 
 
 def _weights(settings: Settings) -> Weights:

@@ -10,7 +10,7 @@ import asyncio
 import base64
 import binascii
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 
 import msgspec
@@ -24,10 +24,11 @@ from hindsight_core.erasing import clear_contexts
 from hindsight_core.errors import Conflict, InvalidInput
 from hindsight_core.eviction import crowded
 from hindsight_core.forgetting import affected
+from hindsight_core.indexing import index_fields
 from hindsight_core.induction import voiced
 from hindsight_core.ledger import Ledger
 from hindsight_core.models import Run
-from hindsight_core.pacing import Pace
+from hindsight_core.pacing import Pace, Pacing
 from hindsight_core.passes import Found, Pass, View
 from hindsight_core.promotion import confirmed
 from hindsight_core.requests import Policy, SweepRequest
@@ -37,6 +38,7 @@ from hindsight_core.stores import MemoryStore, Record
 from hindsight_core.traces import Traces
 from hindsight_core.turns import Turns
 from hindsight_core.upkeep import outdated
+from hindsight_core.wordings import Wording
 
 # In this order: what was confirmed is no longer idle, what has expired makes room, what is erased was archived long
 # before, and what was induced is judged by the next sweep.
@@ -65,16 +67,23 @@ class _Place(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Sweeper:
-    """Sweeps a namespace by `rules`, as fast as `Pace` says of `rate` and `share`."""
+    """Sweeps a namespace by `rules`, as fast as `Pace` makes of `pacing`."""
 
     def __init__(
-        self, store: MemoryStore, rules: Rules, rate: int, share: float, vectors: VectorCache, turns: Turns
+        self,
+        store: MemoryStore,
+        rules: Rules,
+        pacing: Pacing,
+        vectors: VectorCache,
+        turns: Turns,
+        wording: Callable[[], Wording | None] = lambda: None,
     ) -> None:
+        """`wording` gives each sweep what words the memories that it induces, None for the words of an episode."""
         self._turns = turns
+        self._wording = wording
         self._store = store
         self._rules = rules
-        self._rate = rate
-        self._share = share
+        self._pacing = pacing
         self._vectors = vectors
 
     async def sweep(self, namespace: str, request: SweepRequest, caller: Caller) -> SweepReport:
@@ -82,8 +91,9 @@ class Sweeper:
 
         Raises `UnderWay` when another call is applying one of them to the namespace; a dry run asks nobody.
         """
-        pace = Pace(self._rate, self._share)
-        work = _Sweep(self._store, self._rules, pace, self._vectors, namespace, request, caller)
+        pace = Pace(self._pacing.rate, self._pacing.share)
+        wording = self._wording()
+        work = _Sweep(self._store, self._rules, pace, self._vectors, namespace, request, caller, wording)
         place = await work.begin()
         if request.dry_run:
             return await work.run(place)
@@ -104,6 +114,7 @@ class _Sweep:
         namespace: str,
         request: SweepRequest,
         caller: Caller,
+        wording: Wording | None,
     ) -> None:
         self._vectors = vectors
         self._store = store
@@ -114,7 +125,7 @@ class _Sweep:
         self._now = caller.clock(request)
         asked = request.policies or tuple(PASSES)
         self.policies: list[Policy] = [policy for policy in PASSES if policy in asked]
-        self._view = View(store, namespace, rules, self._now, dry_run=request.dry_run)
+        self._view = View(store, namespace, rules, self._now, dry_run=request.dry_run, wording=wording)
         self._affected: list[Affected] = []
         self._reports: list[PolicyReport] = []
 
@@ -144,6 +155,7 @@ class _Sweep:
             affected=tuple(self._affected),
             count=len(self._affected),
             took_ms=1000 * (_time() - started),
+            degraded=None if self._view.wording is None else self._view.wording.degraded,
         )
 
     async def begin(self) -> _Place:
@@ -209,7 +221,7 @@ class _Sweep:
                 after = applied(one.memory, one.verdict, self._now)
                 reason = one.verdict.reason
                 if one.voice is not None:
-                    new = voiced(one.memory, stored[one.voice])
+                    new = _new(one, stored[one.voice])
                     if record is None:
                         ledger.add(new, one.verdict.action, reason)
                     else:
@@ -255,6 +267,13 @@ class _Sweep:
         after = applied(one.memory, one.verdict, self._now)
         told = affected(one.memory, "erased" if after is None else after.status, one.verdict.reason)
         return told if one.voice is None else replace(told, before="absent")
+
+
+def _new(one: Found, voice: Record) -> Record:
+    """What was induced, with the vectors of its words, as its memory is by now."""
+    if one.record is None:
+        return voiced(one.memory, voice)
+    return replace(one.record, memory=one.memory, index=index_fields(one.memory))
 
 
 def _as_seen(one: Found, stored: dict[str, Record]) -> bool:

@@ -32,7 +32,9 @@ async def sweep(
     """
     fields = {**target.scope(), "policies": policies or (), "dry_run": dry_run, "limit": limit}
     request = convert(fields, SweepRequest)
-    async with target.open(embedder=False) as memories:
+    # What a model words is embedded.
+    words = target.url is None and target.settings().consolidate_wording == "judge"
+    async with target.open(embedder=words and "consolidate" in (policies or ("consolidate",))) as memories:
         reports = [await memories.sweep(request)]
         while (cursor := reports[-1].cursor) is not None:
             reports.append(await memories.sweep(msgspec.structs.replace(request, cursor=cursor)))
@@ -45,6 +47,8 @@ async def sweep(
     if count:
         console.print(tables.swept(one for report in reports for one in report.affected))
     console.print(tables.policies(reports))
+    for told in dict.fromkeys(report.degraded for report in reports if report.degraded):
+        console.print(told)
     if dry_run and not reports[-1].complete:
         console.print("And more: only the first are listed.")
     elif count and not dry_run:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 import msgspec
 
 from hindsight_core.errors import ConfigurationError
 from hindsight_core.relations import Relation
 
-__all__ = ["SAMPLE", "Judge", "Question", "Ruling", "open_judge"]
+if TYPE_CHECKING:
+    from hindsight_core.judging.phrasing import Phraser
+
+__all__ = ["SAMPLE", "Judge", "Question", "Ruling", "open_judge", "open_phraser"]
 
 Verdict: TypeAlias = Relation | Literal["unclear"]
 
@@ -83,6 +86,25 @@ def open_judge(url: str, *, api_key: str = "", timeout: float = 10.0, tokens: in
             return NliJudge(rest, timeout=timeout)
         case _:
             raise _unknown(scheme)
+
+
+def open_phraser(url: str, *, api_key: str = "", timeout: float = 10.0, tokens: int = 2000) -> Phraser:
+    """What words memories, by the chat model of the judge that `url` names; see `open_judge`.
+
+    Raises `ConfigurationError` where that is no chat model.
+    """
+    from hindsight_core.endpoint import named
+
+    scheme, _, rest = url.strip().partition(":")
+    if scheme != "openai" or (endpoint := named(rest)) is None:
+        raise ConfigurationError(
+            "HINDSIGHT_CONSOLIDATE_WORDING: the judge is no chat model, which `judge` takes.",
+            remedy="Set HINDSIGHT_JUDGE to openai:MODEL@https://host/v1, or leave the wording to `extract`.",
+        )
+    from hindsight_core.judging.chat import Chat
+    from hindsight_core.judging.phrasing import Phraser
+
+    return Phraser(Chat(*endpoint, api_key=api_key, timeout=timeout), tokens)
 
 
 def _unknown(scheme: str) -> ConfigurationError:
