@@ -23,6 +23,7 @@ from hindsight_core.pairs import Candidate, PairDecision, decide_pair, decide_pa
 from hindsight_core.relations import Odds
 from hindsight_core.slots import Language, language_of, read, same_text, value_conflict, wording
 from hindsight_core.stores import Neighbour
+from hindsight_core.succession import reports
 from hindsight_core.verdicts import DEFAULTS, Judged, ReconcileSettings, by_probability, judge_pair, ruled
 
 __all__ = ["Contender", "Outcome", "PairDecision", "ReconcileSettings", "decide_pair", "reconcile"]
@@ -172,15 +173,16 @@ def _apart(new: Memory, item: Judged, zone: tzinfo) -> Judged:
 def _whole(new: Memory, item: Judged) -> Judged:
     """No duplicate that says something of its own, unless both surely mean the same: it would be lost.
 
-    A number, time, date or code stands beside the old one; of two sentences that differ in one place it is asked,
-    unless they are of two slots.
+    A number, time, date or code stands beside the old one, what a tool reports always does; of two sentences that
+    differ in one place it is asked, unless they are of two slots.
     """
-    if item.verdict != "duplicate" or item.pair.probabilities["duplicate"] >= _SURELY_SAME:
+    reported = new.source == "tool" and reports(new.content, item.old.content)
+    surely = item.pair.probabilities["duplicate"] >= _SURELY_SAME and not reported
+    if item.verdict != "duplicate" or surely or _same_text(new, item.old):
         return item
     if swaps_one(read(item.old.content), read(new.content)):
         return msgspec.structs.replace(item, verdict="coexist" if item.why == "why_keys" else "contest")
-    said = {(value.kind, value.norm) for value in read(item.old.content).values}
-    if all((value.kind, value.norm) in said for value in read(new.content).values):
+    if read(new.content).states <= read(item.old.content).states and not reported:
         return item
     return msgspec.structs.replace(item, verdict="coexist")
 

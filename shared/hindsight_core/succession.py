@@ -46,6 +46,11 @@ def succession(old: str, new: str) -> Succession | None:
     return "replaces" if before.fields.keys() <= after.fields.keys() else None
 
 
+def reports(new: str, old: str) -> bool:
+    """Whether a record says of one of its fields what an older text does not say anywhere."""
+    return any(value.casefold() not in old.casefold() for value in _record(new).fields.values())
+
+
 def _names_it(name: str) -> bool:
     return bool(_NAMES_IT.search(_INNER_CAPITAL.sub("_", name)))
 
