@@ -243,6 +243,20 @@ def test_now_replaces_the_clock(cli: Cli):
     assert cli("get", memory_id, "--json").json["created_at"].startswith("2025-05-01T08:00:00")
     assert cli("list", "--now", "2025-05-01T12:00:00Z").code == 0
     assert cli("list", "--now", "2025-05-03T12:00:00Z").code == 1
+    assert cli("list", "--now", "2025-05-01T12:00Z").code == 0
+
+
+def test_a_time_without_an_offset_is_one_of_the_zone_that_is_named(cli: Cli):
+    written(cli, DOG, "--observed-at", "2025-05-01T23:30", "--timezone", "Asia/Shanghai")
+    for zone, code in (("Asia/Shanghai", 1), ("UTC", 0)):
+        assert cli("list", "--to", "2025-05-01T23:30", "--timezone", zone).code == code
+        assert cli("search", "dog", "--to", "2025-05-01 23:30", "--timezone", zone).code == code
+        exported = cli("export", "--to", "2025-05-01T23:30", "--timezone", zone).out
+        assert ('{"memory"' in exported) is (code == 0)
+        assert cli("forget", "--dry-run", "--to", "2025-05-01T23:30", "--timezone", zone).code == code
+    refused = cli("list", "--from", "2025-05-01")
+    assert refused.code == 2
+    assert "timezone" in refused.err
 
 
 @pytest.mark.parametrize(

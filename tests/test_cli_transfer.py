@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -211,12 +212,36 @@ def test_who_spoke_is_a_role_or_a_name(who: dict[str, str], role: str, speaker: 
     assert (conversation.messages[0].role, conversation.messages[0].speaker) == (role, speaker)
 
 
-@pytest.mark.parametrize("when", ["2025-05-01T08:00:00Z", 1746086400, 1746086400000, "2025-05-01T10:00:00+02:00"])
+@pytest.mark.parametrize(
+    "when",
+    [
+        "2025-05-01T08:00:00Z",
+        1746086400,
+        1746086400000,
+        "2025-05-01T10:00:00+02:00",
+        "2025-05-01T08:00Z",
+        "2025-05-01 10:00+02:00",
+        " 2025-05-01T08Z",
+    ],
+)
 def test_when_it_was_said_is_a_time_or_unix_seconds_or_milliseconds(when: object):
     [conversation] = read_chat(json.dumps([{"text": "x", "timestamp": when}]).encode())
     at = conversation.messages[0].at
     assert at is not None
     assert at.timestamp() == 1746086400
+
+
+@pytest.mark.parametrize("when", ["2025-05-01 08:00", "2025-05-01T08:00", "2025-05-01T08:00:00", "20250501T0800"])
+def test_when_it_was_said_may_lack_seconds_and_an_offset(when: str):
+    [conversation] = read_chat(json.dumps([{"text": "x", "timestamp": when}]).encode())
+    assert conversation.messages[0].at == datetime(2025, 5, 1, 8)  # noqa: DTZ001 - the import says the zone
+    [conversation] = read_chat(json.dumps([{"text": "x", "timestamp": "2025-05-01"}]).encode())
+    assert conversation.messages[0].at == datetime(2025, 5, 1)  # noqa: DTZ001
+
+
+def test_a_turn_that_is_a_number_is_its_digits():
+    [conversation] = read_chat(b'[{"text": 5}, {"text": true}, {"content": ["a", 2.5]}]')
+    assert [message.text for message in conversation.messages] == ["5", "a\n2.5"]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,8 @@ from typing import Any, cast, get_args
 
 import msgspec
 
-from hindsight_core.decoding import Json, convert
+from hindsight_core.cli.moments import SHAPE, read_moment
+from hindsight_core.decoding import Json
 from hindsight_core.errors import InvalidInput
 from hindsight_core.models import MetadataValue
 from hindsight_core.requests import Message, Role
@@ -152,12 +153,10 @@ def _when(value: Json, place: str) -> datetime:
         except (OverflowError, ValueError, OSError):
             raise InvalidInput.of(place, f"{value!r} is no time") from None
     if isinstance(value, str):
-        text = f"{value}T00:00:00" if len(value) == len("2025-06-01") else value
-        try:
-            return convert(text, datetime)
-        except InvalidInput:
-            pass
-    raise InvalidInput.of(place, f"{value!r} is no time; use a form such as 2025-06-01T12:00:00Z, or Unix seconds")
+        found = read_moment(value)
+        if found is not None:
+            return found
+    raise InvalidInput.of(place, f"{value!r} is no time; {SHAPE}, or Unix seconds")
 
 
 def _text(value: Json) -> str:
@@ -167,4 +166,6 @@ def _text(value: Json) -> str:
     if isinstance(value, dict):
         inner: Any = value.get("text") or value.get("parts") or value.get("content") or ""
         return _text(inner)
-    return value.strip() if isinstance(value, str) else ""
+    if isinstance(value, bool | None):
+        return ""
+    return str(value).strip()

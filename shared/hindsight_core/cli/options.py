@@ -10,6 +10,7 @@ from typing import Annotated, Any, get_args, get_type_hints
 import msgspec
 import typer
 
+from hindsight_core.cli.moments import SHAPE, read_moment
 from hindsight_core.decoding import convert
 from hindsight_core.errors import InvalidInput
 from hindsight_core.models import Kind, MemoryType, Source, Status
@@ -65,6 +66,13 @@ class Selection(Options, frozen=True, kw_only=True):
         str | None,
         typer.Option("--to", metavar="TIME", help="Said before this time.", rich_help_panel="Which memories"),
     ] = None
+    timezone: Annotated[
+        str | None,
+        typer.Option(
+            help="The zone of times without an offset, and of words such as yesterday.",
+            rich_help_panel="Which memories",
+        ),
+    ] = None
 
     def filters(self) -> Filters:
         """The filters of a request."""
@@ -85,10 +93,9 @@ def moment(text: str | None, option: str) -> datetime | None:
     """The instant that an option names; a date alone is its first moment."""
     if text is None:
         return None
-    try:
-        return convert(f"{text}T00:00:00" if len(text) == len("2025-06-01") else text, datetime)
-    except InvalidInput:
-        raise InvalidInput.of(option, f"{text!r} is no time; use a form such as 2025-06-01T12:00:00Z") from None
+    if (found := read_moment(text)) is None:
+        raise InvalidInput.of(option, f"{text!r} is no time; {SHAPE}")
+    return found
 
 
 def pairs(given: list[str] | None, option: str) -> dict[str, Any]:

@@ -33,7 +33,6 @@ async def search(
         Literal["always", "auto"], typer.Option(help="auto: search only where the question needs memory.")
     ] = "always",
     explain: Annotated[bool, typer.Option("--explain", help="Say why each hit stands where it stands.")] = False,
-    timezone: Annotated[str | None, typer.Option(help="The zone of words such as yesterday.")] = None,
 ) -> int:
     """Find memories; exits with 1 when there are none."""
     fields = {
@@ -47,7 +46,7 @@ async def search(
         "min_score": min_score,
         "mode": mode,
         "explain": explain,
-        "timezone": timezone,
+        "timezone": chosen.timezone,
     }
     async with target.open(embedder=True) as memories:
         answer = await memories.search(convert(fields, SearchRequest))
@@ -112,6 +111,7 @@ async def list_(
         **target.scope(),
         "filters": chosen.filters(),
         "as_of": moment(as_of, "--as-of"),
+        "timezone": chosen.timezone,
         "limit": limit,
         "cursor": cursor,
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Literal, TypeAlias, TypeVar
@@ -52,7 +53,9 @@ async def export(
     history: Annotated[bool, typer.Option(help="With the history of each memory, and the runs.")] = True,
 ) -> None:
     """Write every memory of the scope, of any status, as JSON Lines that `import` reads back."""
-    request = convert({**target.scope(), "filters": chosen.filters(), "history": history}, ExportRequest)
+    request = convert(
+        {**target.scope(), "filters": chosen.filters(), "timezone": chosen.timezone, "history": history}, ExportRequest
+    )
     async with target.open(embedder=False) as memories:
         if file == "-":
             async for line in memories.export(request):
@@ -80,7 +83,7 @@ async def import_(
 
     Reading a chat log a second time stores nothing twice.
     """
-    data = read_file(file)
+    data = read_file(file).removeprefix(BOM_UTF8)
     shape = _shape(data) if adapter == "auto" else adapter
     if ask and shape != "locomo":
         raise InvalidInput.of("--evaluate", "only a LoCoMo file has questions")

@@ -186,6 +186,7 @@ async def forget(
         "query": query,
         "min_score": min_score,
         "filters": None if wanted == Filters() else wanted,
+        "timezone": chosen.timezone,
         "all": everything,
         "mode": mode,
         "reason": reason,
