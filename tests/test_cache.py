@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 import os
 import re
@@ -15,6 +16,7 @@ from uuid import uuid4
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from localstack.redis_server import redis as redis_service
 from localstack.service import ServiceProcess, free_port
 from redis.asyncio import Redis
 
@@ -349,6 +351,24 @@ async def test_a_full_redis_still_gives_what_it_has(redis_server, name):
     await cache.put({name: b"y"}, HOUR)
     assert await cache.get([name]) == [b"y"]
     await cache.aclose()
+
+
+async def test_a_cluster_is_told_for_what_it_is(tmp_path: Path, name: str):
+    service = redis_service(free_port(), tmp_path)
+    command = (*service.command, "--cluster-enabled", "yes")
+    server = ServiceProcess(dataclasses.replace(service, command=command))
+    server.start()
+    cache = open_cache(server.url, timeout=10.0)
+    try:
+        await cache.start()
+        assert await cache.get([name]) == [None]
+        await cache.put({name: b"x", f"{name}/2": b"y"}, HOUR)
+        assert await cache.get([name]) == [None]
+        assert "cluster mode is disabled" in (cache.trouble or "")
+        assert name not in (cache.trouble or "")
+    finally:
+        await cache.aclose()
+        server.kill()
 
 
 async def test_what_is_told_of_a_full_redis_holds_nothing_that_was_to_be_kept(redis_server, name, caplog):

@@ -15,7 +15,15 @@ import msgspec
 from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import AuthenticationError, NoPermissionError, ReadOnlyError, ResponseError
+from redis.exceptions import (
+    AskError,
+    AuthenticationError,
+    ClusterCrossSlotError,
+    ClusterDownError,
+    NoPermissionError,
+    ReadOnlyError,
+    ResponseError,
+)
 from redis.exceptions import ConnectionError as Disconnected
 from redis.exceptions import TimeoutError as NoAnswer
 
@@ -301,6 +309,8 @@ def _milliseconds(ttl: float) -> int:
 
 def _reason(exc: ResponseError) -> str:
     """What Redis says, without the names and values that it may repeat."""
+    if isinstance(exc, (ClusterDownError, ClusterCrossSlotError, AskError)):  # a MovedError is an AskError
+        return "it is a cluster, whose keys lie on several servers: name one whose cluster mode is disabled"
     return str(exc).partition(", with args")[0].rstrip(".")
 
 
