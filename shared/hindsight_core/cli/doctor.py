@@ -1,4 +1,4 @@
-"""The command that looks for faults: settings, store, embedder, port, and what to do about each."""
+"""The command that looks for faults: settings, store, embedder, calibration, port, and what to do about each."""
 
 from __future__ import annotations
 
@@ -136,6 +136,11 @@ def _serves(settings: Settings) -> bool:
 async def _store_and_embedder(settings: Settings) -> AsyncIterator[Check]:
     from hindsight_core.service import open_service
 
+    calibration = _calibration(settings)
+    if calibration is not None:
+        yield calibration
+        if calibration.verdict == "fault":
+            return  # nothing that embeds can be opened
     path = local_path(settings.store)
     if path is not None:
         folder = next((parent for parent in path.absolute().parents if parent.exists()), Path("/"))
@@ -149,6 +154,11 @@ async def _store_and_embedder(settings: Settings) -> AsyncIterator[Check]:
                 yield Check("store", "ok", f"{path} is made with the first memory")
             else:
                 yield Check("store", "fault", f"{folder} cannot be written to.", "Set HINDSIGHT_STORE to another path.")
+            try:
+                # What a service is made of is read and opened with the first call.
+                await open_service(settings, embedder=False).aclose()
+            except HindsightError as exc:
+                yield _fault("settings", exc)
             yield await _embedder(settings)
             if settings.redis:
                 yield await _cache(settings)
@@ -158,7 +168,7 @@ async def _store_and_embedder(settings: Settings) -> AsyncIterator[Check]:
     try:
         service = open_service(settings)
     except HindsightError as exc:
-        yield _fault("settings", exc)
+        yield _fault("embedder" if calibration is None else "settings", exc)
         return
     try:
         await service.start()
@@ -173,11 +183,30 @@ async def _store_and_embedder(settings: Settings) -> AsyncIterator[Check]:
         yield await _judge(settings)
 
 
-async def _embedder(settings: Settings) -> Check:
-    from hindsight_core.embedding import open_embedder
+def _calibration(settings: Settings) -> Check | None:
+    """Whether the calibration can be read, and where it comes from; None where the embedder itself is at fault."""
+    from hindsight_core.embedding import open_model
+    from hindsight_core.embedding.calibration import read
 
     try:
-        embedder = open_embedder(settings.embedder, api_key=settings.embedder_key, timeout=settings.embedder_timeout)
+        model = open_model(settings.embedder, dimension=settings.embedder_dimension or None)
+    except HindsightError:
+        return None
+    named = settings.embedder_calibration
+    try:
+        found = read(Path(named) if named else None, model=model.name)
+    except HindsightError as exc:
+        return _fault("calibration", exc)
+    if found is None:
+        return Check("calibration", "ok", "measured at every start; `hindsight calibrate` keeps it in a file")
+    return Check("calibration", "ok", f"cosines from {found.lo:g} to {found.hi:g}, {named or 'as shipped'}")
+
+
+async def _embedder(settings: Settings) -> Check:
+    from hindsight_core.service import embedder_of
+
+    try:
+        embedder = embedder_of(settings)
         await embedder.embed(["ready?"], "query")
         name = embedder.identity.name
         await embedder.aclose()
