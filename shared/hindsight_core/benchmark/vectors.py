@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hindsight_core.embedding import Calibration, Embedder, EmbeddingIdentity, Role
+from hindsight_core.summary import summarise
 
 BATCH = 64
 
@@ -25,7 +26,7 @@ class Remembering:
         self._read = False
         self._new = False
         self.question_ms: list[float] = []
-        """How long each question took that was embedded by itself."""
+        """How long each question took that was embedded by itself, those that were known not counted."""
 
     @property
     def identity(self) -> EmbeddingIdentity:
@@ -82,6 +83,28 @@ class Remembering:
         assert self._folder is not None
         # A name such as model@revision/dimension#calibration is no name of a file.
         return self._folder / f"{hashlib.sha256(self.identity.name.encode()).hexdigest()[:16]}.npz"
+
+
+class Whole:
+    """An `Embedder` that gives for the summary of a long text the vector of the text: as if there were no summaries."""
+
+    def __init__(self, embedder: Embedder, texts: Sequence[str]) -> None:
+        self._embedder = embedder
+        self._long = {summary: text for text in texts if (summary := summarise(text)) is not None}
+
+    @property
+    def identity(self) -> EmbeddingIdentity:
+        return self._embedder.identity
+
+    @property
+    def calibration(self) -> Calibration:
+        return self._embedder.calibration
+
+    async def embed(self, texts: Sequence[str], role: Role) -> NDArray[np.float32]:
+        return await self._embedder.embed([self._long.get(text, text) for text in texts], role)
+
+    async def aclose(self) -> None:
+        await self._embedder.aclose()
 
 
 def _key(text: str, role: str) -> str:

@@ -49,9 +49,12 @@ def example(bank: str, response: SearchResponse, answers: Sequence[bool], weight
 def weighed(examples: Sequence[Example], weights: Weights) -> Weights:
     """The weights of the evidence that suit these examples best, all others as they are.
 
-    No kind of evidence counts against a hit but the one that is meant to, and the new never less than the old.
+    No kind of evidence counts against a hit but the one that is meant to. Examples that prefer nothing change nothing.
     """
-    fitted = _fitted([one for one in examples if one.answers.any()])
+    telling = [one for one in examples if one.answers.any() and not one.answers.all()]
+    fitted = _fitted(telling) if telling else np.zeros(2 + len(EVIDENCE))
+    if fitted[0] <= 0.0:
+        return weights
     names = dict(zip(EVIDENCE, (fitted[2:] / fitted[0]).tolist(), strict=True))
     chosen = {
         name: round(min(0.0, value) if name in _NEGATIVE else max(0.0, value), 3) for name, value in names.items()

@@ -58,7 +58,8 @@ async def retrieval(
         typer.Option(
             "--config",
             "-c",
-            help="A TOML file, or `default`, `dense`, `lexical`, `first-stage`. Later ones are held against the first.",
+            help="A TOML file, or `default`, `dense`, `lexical`, `first-stage`, `whole`. Later ones are held "
+            "against the first.",
         ),
     ] = None,
     banks: Annotated[
@@ -76,6 +77,13 @@ async def retrieval(
         int | None,
         typer.Option(metavar="N", min=1, help="Join what follows each other to long memories of so many characters."),
     ] = None,
+    leave_one_out: Annotated[
+        bool,
+        typer.Option(
+            "--leave-one-out",
+            help="Ask each bank also with weights of the second stage that were chosen on the others.",
+        ),
+    ] = False,
     seed: Annotated[int, typer.Option(help="What intervals and tests draw from.")] = 0,
 ) -> None:
     """Measure how well questions find the memories that answer them.
@@ -127,6 +135,7 @@ async def retrieval(
             later=timedelta(days=days),
             vectors=None if target.vectors is None else Path(target.vectors),
             api_key=os.environ.get("HINDSIGHT_EMBEDDER_KEY", ""),
+            leave_one_out=leave_one_out,
         )
     kind = "embedded (SQLite)" if target.store is None else target.store.partition("://")[0]
     found = report.report(asked, store=kind, when=when, seed=seed)
