@@ -187,6 +187,36 @@ async def test_a_parameter_is_called_what_it_was_sent_as(http: httpx.AsyncClient
     assert answer.json()["detail"].startswith(f"{field}: ")
 
 
+@pytest.mark.parametrize("value", ["%ff", "%ED%A0%80", "a%C3", "%EF%BF%BD%fe"])
+async def test_a_parameter_that_is_no_text_is_422_and_not_another_users(http: httpx.AsyncClient, value: str):
+    await http.post("/v1/memories", json={"content": "The lamp is on", "force": True, "user_id": "\ufffd"})
+    for path in ("/v1/memories", "/v1/export", "/v1/events"):
+        answer = await http.get(f"{path}?user_id={value}")
+        assert answer.status_code == 422
+        assert fields(answer) == ["user_id"]
+    known = await http.get("/v1/memories?user_id=%EF%BF%BD")
+    assert len(known.json()["memories"]) == 1
+
+
+@pytest.mark.parametrize("text", ["\u200b\u200b", "\ufeff", "\u2060 \u3164", "\U000e0041", "\u200e\n"])
+async def test_text_that_shows_nothing_is_422(http: httpx.AsyncClient, text: str):
+    written = await http.post("/v1/memories", json={"content": text, "force": True})
+    asked = await http.post("/v1/search", json={"query": text})
+    assert (written.status_code, asked.status_code) == (422, 422)
+    assert (fields(written), fields(asked)) == (["content"], ["query"])
+    kept = await http.post("/v1/memories", json={"content": f"👨\u200d👩\u200d👧{text}", "force": True})
+    assert kept.status_code == 201
+
+
+async def test_a_least_score_without_a_query_is_422(http: httpx.AsyncClient):
+    written = await http.post("/v1/memories", json={"content": "The lamp is on", "force": True})
+    ids = [written.json()["results"][0]["memory_id"]]
+    answer = await http.post("/v1/forget", json={"ids": ids, "min_score": 0.9})
+    assert answer.status_code == 422
+    assert fields(answer) == ["min_score"]
+    assert (await http.post("/v1/forget", json={"ids": ids})).json()["count"] == 1
+
+
 async def test_a_reused_key_is_named_as_it_was_sent(http: httpx.AsyncClient):
     def write(content: str, **sent: object) -> Coroutine[object, object, httpx.Response]:
         headers = {"Idempotency-Key": "k"} if not sent else {}

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from functools import cache
 from typing import Any, TypeVar, get_args, get_type_hints
+from urllib.parse import unquote, unquote_to_bytes
 
 import msgspec
 from litestar import Request as LitestarRequest
@@ -32,6 +33,7 @@ def queried(kind: type[Request]) -> dict[str, Any]:
 def _provider(kind: type[T]) -> Provide:
 
     def provide(request: LitestarRequest[Any, Any, Any]) -> T:
+        check_encoding(request)
         given = {name: request.query_params.getall(name) for name in request.query_params}
         return narrowed(request, read_query(given, kind))
 
@@ -69,6 +71,17 @@ def read_query(given: Mapping[str, list[str]], kind: type[T]) -> T:
     if "ids" in names:
         fields["filters"] = convert(filters | {"metadata": metadata}, Filters, strict=False)
     return convert(fields, kind, strict=False)
+
+
+def check_encoding(request: LitestarRequest[Any, Any, Any]) -> None:
+    """Raise `InvalidInput` naming a parameter that is no UTF-8: what stands for its bytes would be another's text."""
+    query: bytes = request.scope["query_string"]
+    for part in query.split(b"&"):
+        try:
+            unquote_to_bytes(part).decode()
+        except UnicodeDecodeError:
+            name = unquote(part.partition(b"=")[0].decode("latin-1"))
+            raise InvalidInput.of(name, "is not UTF-8") from None
 
 
 @cache

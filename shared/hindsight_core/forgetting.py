@@ -30,6 +30,7 @@ PAGE = 500
 EXCERPT = 80
 LIST_AT_MOST = 1000
 QUERY_AT_MOST = 10_000
+_LEAST_SCORE = 0.5
 _STATUS_OF: dict[ForgetMode, Literal["archived", "suppressed", "retracted"]] = {
     "archive": "archived",
     "suppress": "suppressed",
@@ -155,7 +156,7 @@ class Forgetter:
                 where=where,
                 now=millis(now),
                 limit=QUERY_AT_MOST,
-                min_score=request.min_score,
+                min_score=_LEAST_SCORE if request.min_score is None else request.min_score,
             ),
         )
         return await self._store.get(
@@ -255,6 +256,8 @@ def _check_selection(request: ForgetRequest, scope: Scope) -> None:
         raise InvalidInput.of("filters.ids", "is empty, so nothing would be forgotten; leave it out, or name some")
     if request.query is not None and request.ids is not None:
         raise InvalidInput.of("query", "give `ids` or `query`, not both")
+    if request.min_score is not None and request.query is None:
+        raise InvalidInput.of("min_score", "is for a `query`, and there is none")
     filters = request.filters or Filters()
     # By what the filters mean: an empty list is no condition.
     narrow = where_of(scope, filters, zone=request.timezone, everything=True) != scope_where(scope, everything=True)

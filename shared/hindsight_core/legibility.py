@@ -1,10 +1,11 @@
-"""Refuses text that no store could give back as it came: NUL bytes, lone surrogates, and nothing but white space.
+"""Refuses text that no store could give back as it came: NUL bytes, lone surrogates, and nothing to be seen.
 
 A `reason` with a secret in it is refused as well: it goes into the history, which nobody searches for secrets.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import cast
 
@@ -14,6 +15,11 @@ from hindsight_core.decoding import convert
 from hindsight_core.errors import FieldError, InvalidInput
 from hindsight_core.redaction import find_secret
 
+# White space, and what takes no place or shows nothing: zero-width and direction marks, fillers, variants, tags.
+_UNSEEN = re.compile(
+    "[\\s\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2800\u3164"
+    "\ufe00-\ufe0f\ufeff\uffa0\U000e0000-\U000e0fff]+"
+)
 _NOT_BLANK = frozenset({"content", "query", "text", "key", "user_id", "agent_id", "session_id", "task_id", "intent"})
 
 
@@ -58,7 +64,9 @@ def _fault(text: str, name: str) -> str | None:
         return "contains half of a surrogate pair, which is no character"
     if name == "reason" and (secret := find_secret(text)) is not None:
         return f"contains a secret ({secret}); secrets are never stored"
-    return "is only white space" if name in _NOT_BLANK and text.isspace() else None
+    if name in _NOT_BLANK and _UNSEEN.fullmatch(text):
+        return "is only white space" if text.isspace() else "holds nothing that can be seen"
+    return None
 
 
 def _faults(value: object, path: str) -> Iterator[FieldError]:

@@ -223,12 +223,15 @@ class ResolveRequest(Request, frozen=True, kw_only=True, rename={"other": "with"
 
 
 class ForgetRequest(Request, frozen=True, kw_only=True):
-    """What to forget: `ids`, `filters`, `query`, or `all: true`; never everything by accident."""
+    """What to forget: `ids`, `filters`, `query`, or `all: true`; never everything by accident.
+
+    `min_score` is for a `query`, 0.5 where it is not given.
+    """
 
     ids: Annotated[tuple[MemoryId, ...], Meta(max_length=1000)] | None = None
     filters: Filters | None = None
     query: Query | None = None
-    min_score: Fraction = 0.5
+    min_score: Fraction | None = None
     all: bool = False
     mode: ForgetMode = "archive"
     reason: Reason = ""

@@ -164,7 +164,9 @@ async def forget(
     chosen: Selection,
     ids: Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="The memories' ids.")] = None,
     query: Annotated[str | None, typer.Option(help="What they are about.")] = None,
-    min_score: Annotated[float, typer.Option(min=0, max=1, help="With --query: how well they must match.")] = 0.5,
+    min_score: Annotated[
+        float | None, typer.Option(min=0, max=1, help="With --query: how well they must match; 0.5 if not given.")
+    ] = None,
     everything: Annotated[bool, typer.Option("--all", help="All memories of the scope.")] = False,
     mode: Annotated[
         ForgetHow,
