@@ -25,6 +25,7 @@ class Traces:
         self._texts: set[str] = set()
         self._said: set[str] = set()
         self._identities: set[str] = set()
+        self._looked_to: str | None = None
         self.left: str | None = None
         """What could not be removed, as a sentence for the caller."""
 
@@ -40,6 +41,7 @@ class Traces:
                 self._note(event.before)
                 self._note(event.after)
                 after = event.id
+        self._looked_to = None
         await self._unlog(store, namespace)
 
     def turn(self, memory: Memory) -> None:
@@ -70,12 +72,11 @@ class Traces:
         self._said.clear()
 
     async def _unlog(self, store: MemoryStore, namespace: str) -> None:
-        """Remove the logged searches that quote one of the texts."""
+        """Remove the logged searches that quote one of the texts, of those that were not looked at yet."""
         if not self._said:
             return
         quoted = Quoted(self._said)
-        after: str | None = None
-        while page := await store.read(namespace, "retrievals", after=after, limit=_PAGE):
+        while page := await store.read(namespace, "retrievals", after=self._looked_to, limit=_PAGE):
             entries = [entry for entry in page if isinstance(entry, Retrieval)]
-            after = entries[-1].id
+            self._looked_to = entries[-1].id
             await store.unlog(namespace, [entry.id for entry in entries if quoted.by(entry.query)])
