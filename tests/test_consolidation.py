@@ -405,6 +405,21 @@ async def test_a_slow_model_or_none_keeps_no_sweep(store, put, wording, endpoint
     assert {made.content for made in await semantic(store)} <= {*ENGLISH, *CHINESE}
 
 
+async def test_a_sweep_may_stop_between_two_answers_of_a_model(store, put, wording, endpoint, here):
+    dinners = ("Had noodles for dinner.", "I had noodles for dinner.", "Noodles for dinner.")
+    await put(*episodes("a", ENGLISH), *episodes("b", dinners))
+    sweeping, request, counts = wording(), replace(CONSOLIDATE, budget_seconds=0.001), []
+    while True:
+        report = await sweeping.sweep(request, here)
+        counts.append(report.count)
+        if report.cursor is None:
+            break
+        request = replace(request, cursor=report.cursor)
+    assert sorted(count for count in counts if count) == [1, 1]
+    assert len(await semantic(store)) == len(endpoint.asked) == 2
+    assert (await sweeping.sweep(CONSOLIDATE, here)).count == 0
+
+
 async def test_without_an_embedder_nobody_is_asked_and_the_report_says_so(store, put, wording, endpoint, here):
     await put(*episodes("a", ENGLISH))
     report = await wording(embedder=False).sweep(CONSOLIDATE, here)

@@ -93,6 +93,10 @@ class Consolidation:
             for seed, near in zip(free, await self._near(free, "episodic"), strict=True):
                 if seed.memory.id not in self._evidence:
                     await self._consider(seed, near, found)
+                if found and view.wording is not None and not view.dry_run:
+                    # Asking a model takes long, so each answer is stored before the next: a sweep may stop in between.
+                    yield Page(list(found.values()), 0, _INDUCING + seed.memory.id)
+                    found.clear()
             yield Page(list(found.values()), len(records), _INDUCING + after)
             if not view.dry_run:
                 self._made.clear()
