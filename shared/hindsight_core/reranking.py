@@ -33,8 +33,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Collection, Mapping, Sequence
-from operator import mul
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TypeAlias
 
 import msgspec
@@ -76,6 +75,11 @@ EVIDENCE = (
 )
 """The kinds of evidence, each with the weight of its name."""
 
+_AT = {name: at for at, name in enumerate(EVIDENCE)}
+_SESSION, _SESSION_WORDS, _WORDS = _AT["session"], _AT["session_words"], _AT["words"]
+_NEXT_TURN, _REPLY, _WINDOW = _AT["next_turn"], _AT["reply"], _AT["window"]
+_PART, _OWN, _REMARK = _AT["part"], _AT["own"], _AT["remark"]
+
 WEIGHTS = ("contrast", "fade", *EVIDENCE)
 """Which of the weights belong to this stage."""
 
@@ -102,6 +106,19 @@ class Comparison:
         self._weights = weights
         self._weighed: list[float] = [getattr(weights, name) for name in EVIDENCE]
         self._compares = len(ranked) > 1 and compares(weights)
+        self._concerned = bool(question.speakers or question.parts or question.own)
+        # What is asked of the text of a hit alone: the place in `EVIDENCE`, and what finds it.
+        self._asked: list[tuple[int, Callable[[str], float]]] = [
+            (_AT[name], tells)
+            for name, wanted, tells in (
+                ("asked_when", question.when, tells_when),
+                ("asked_amount", question.amount, tells_a_number),
+                ("asked_where", question.place, tells_where),
+                ("names", bool(question.words), names_something),
+                ("substance", True, _substance),
+            )
+            if wanted
+        ]
         self._best: dict[_Session, float] = {}
         self._before: dict[_Turn, float] = {}
         self._after: dict[_Turn, float] = {}
@@ -150,7 +167,8 @@ class Comparison:
         if not self._compares:
             return hit.score
         weights, parts = self._weights, hit.parts
-        evidence = math.fsum(map(mul, self._weighed, self.evidence(hit)))
+        weighed = self._weighed
+        evidence = math.fsum([weighed[at] * value for at, value in self._evidence(hit)])
         score = hit.score - weights.relevance * parts.relevance - weights.fade * weights.recency * parts.recency
         return score + (1.0 + weights.contrast) * weights.relevance * (self.support(hit) + evidence)
 
@@ -165,41 +183,42 @@ class Comparison:
         support = weights.alpha * parts.similarity + (1.0 - weights.alpha) * parts.lexical
         return min(0.0, (support - weights.offset) / weights.span)
 
-    def evidence(self, hit: Ranked) -> tuple[float, ...]:
-        """What there is of each kind in `EVIDENCE`, before it is weighed."""
-        question, memory, relevance = self._question, hit.memory, hit.parts.relevance
+    def _evidence(self, hit: Ranked) -> list[tuple[int, float]]:
+        """What there is of each kind before it is weighed, by its place in `EVIDENCE`; of what is left out, nothing."""
+        question, memory, coverage = self._question, hit.memory, self._coverage
         session, content, before = _session(memory), memory.content, memory.context
-        coverage = self._coverage
-        held = coverage.held(content)
-        reply = 0.0
-        if before and _asks(before):
-            reply = (self._before.get((session, before), 0.0) + relevance) / 2.0
-        concerned = bool(question.speakers or question.parts or question.own)
-        about = concerned and self._asked_about(memory)
-        return (
-            self._best.get(session, 0.0),
-            coverage.share(self._said.get(session, 0) | held),
-            coverage.share(held | coverage.held(before)) if before else coverage.share(held),
-            self._after.get((session, content), 0.0),
-            reply,
-            float(question.when and tells_when(content)),
-            float(question.amount and tells_a_number(content)),
-            float(question.place and tells_where(content)),
-            float(_within(memory, question)),
-            float(memory.source in question.parts),
-            float(about and speaks_of_self(content)),
-            float(concerned and not about and speaks_to_another(content)),
-            names_something(content) if question.words else 0.0,
-            _substance(content),
-        )
+        found: list[tuple[int, float]] = [(at, tells(content)) for at, tells in self._asked]
+        if best := self._best.get(session):
+            found.append((_SESSION, best))
+        if said := self._said.get(session, 0) | (held := coverage.held(content)):
+            found.append((_SESSION_WORDS, coverage.share(said)))
+        if before:
+            held |= coverage.held(before)
+            if _asks(before):
+                relevance = self._before.get((session, before), 0.0) + hit.parts.relevance
+                found.append((_REPLY, relevance / 2.0))
+        if held:
+            found.append((_WORDS, coverage.share(held)))
+        if after := self._after.get((session, content)):
+            found.append((_NEXT_TURN, after))
+        if question.window is not None and _within(memory, question):
+            found.append((_WINDOW, 1.0))
+        if self._concerned:
+            if memory.source in question.parts:
+                found.append((_PART, 1.0))
+            if self._asked_about(memory):
+                found.append((_OWN, speaks_of_self(content)))
+            else:
+                found.append((_REMARK, speaks_to_another(content)))
+        return found
 
     def reasons(self, hit: Ranked) -> dict[str, float]:
         """What each kind of evidence adds to the place of a hit, as far as there is any, by name."""
         if not self._compares:
             return {}
         scale = self._weights.relevance * (1.0 + self._weights.contrast)
-        found = {name: scale * w * v for name, w, v in zip(EVIDENCE, self._weighed, self.evidence(hit), strict=True)}
-        return {name: round(value, 6) for name, value in found.items() if value}
+        found = {at: scale * self._weighed[at] * value for at, value in sorted(self._evidence(hit))}
+        return {EVIDENCE[at]: round(value, 6) for at, value in found.items() if value}
 
     def _at_most(self, hit: Ranked, limit: float) -> Ranked:
         if hit.score <= limit:
