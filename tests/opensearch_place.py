@@ -6,22 +6,30 @@ import base64
 import contextlib
 import json
 import secrets
+import ssl
 from typing import Any, Self
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import httpx
 
 from hindsight_core.stores import open_store
 
 
+def store_address(url: str) -> str:
+    """The address of a store on the node or cluster at an `http` or `https` URL, with its user and password."""
+    parts = urlsplit(url)
+    return f"{'opensearchs' if parts.scheme == 'https' else 'opensearch'}://{parts.netloc}"
+
+
 class OpenSearchPlace:
     """The indices of one prefix; `options` are those of the store's URL, such as `shards=3`."""
 
     def __init__(self, url: str, options: str = "") -> None:
-        self._client = httpx.Client(base_url=url, timeout=60, trust_env=False)
+        # A private authority as for the store: in SSL_CERT_FILE.
+        certified = ssl.create_default_context()
+        self._client = httpx.Client(base_url=url, timeout=60, trust_env=False, verify=certified)
         self.prefix = f"test-{secrets.token_hex(4)}"
-        host = httpx.URL(url).netloc.decode()
-        self.store_url = f"opensearch://{host}/{self.prefix}" + (f"?{options}" if options else "")
+        self.store_url = f"{store_address(url)}/{self.prefix}" + (f"?{options}" if options else "")
 
     async def make(self) -> None:
         """Make the indices as any process would."""

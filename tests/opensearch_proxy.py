@@ -6,6 +6,7 @@ serverless vector collection refuses, in Amazon's words.
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import re
@@ -79,6 +80,18 @@ class Verifier:
             return "The request signature we calculated does not match the signature you provided."
         self.regions.add((region, service))
         return None
+
+
+class Doorkeeper(Verifier):
+    """A proxy that lets in one user with one password, as a node with the security plugin does."""
+
+    def __init__(self, upstream: str, user: str, password: str) -> None:
+        super().__init__(upstream, Credentials(user, password))
+        self._expected = "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
+
+    def fault(self, request: web.Request, body: bytes) -> str | None:
+        del body
+        return None if request.headers.get("Authorization") == self._expected else "Unauthorized"
 
 
 def _refusal(request: web.Request, body: bytes) -> web.Response | None:

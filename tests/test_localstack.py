@@ -1,17 +1,17 @@
 from __future__ import annotations
 
-import json
 import os
 import signal
 import socket
+import ssl
 import subprocess
 import sys
-import urllib.request
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from localstack.layout import LayoutError, lay_out, missing_tools, recipe
 from localstack.service import Service, ServiceError, ServiceProcess, free_port, is_healthy
@@ -28,14 +28,8 @@ def python(code: str) -> tuple[str, ...]:
 
 
 def ask(url: str, path: str, method: str = "GET", body: object = None) -> Any:
-    request = urllib.request.Request(
-        url + path,
-        method=method,
-        data=None if body is None else json.dumps(body).encode(),
-        headers={"Content-Type": "application/json"},
-    )
-    with urllib.request.urlopen(request, timeout=60) as answer:
-        return json.load(answer)
+    certified = ssl.create_default_context()
+    return httpx.request(method, url + path, json=body, timeout=60, trust_env=False, verify=certified).json()
 
 
 def redis_says(url: str, command: str) -> str:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+from urllib.parse import quote
+
 import pytest
 
 from hindsight_core.errors import ConfigurationError
 from hindsight_core.stores import open_store
 from hindsight_core.stores.opensearch.address import Address, Options, parse
+from opensearch_place import OpenSearchPlace, store_address
+from opensearch_proxy import Doorkeeper, serving
+from samples import NAMESPACE, memory, puts, record
 
 
 def test_a_bare_host_is_plain_http_on_port_9200_below_the_prefix_hindsight() -> None:
@@ -58,3 +64,23 @@ def test_what_is_wrong_with_a_url_is_told_with_the_setting_and_without_the_passw
         open_store(secret)
     assert "HINDSIGHT_STORE" in caught.value.detail
     assert "hush" not in caught.value.detail + caught.value.remedy
+
+
+async def test_tests_may_point_at_a_cluster_with_a_user_and_a_password(opensearch_url: str) -> None:
+    keeper = Doorkeeper(opensearch_url, "ann", "p@ss:w/rd")
+    async with serving(keeper) as address:
+        place = OpenSearchPlace(f"http://ann:{quote('p@ss:w/rd', safe='')}@{address}")
+        store = open_store(place.store_url)
+        await store.prepare("model-a")
+        await store.commit(NAMESPACE, puts(record(memory("a"))))
+        await store.aclose()
+        assert await asyncio.to_thread(place.holding, '"a"') != []
+        await asyncio.to_thread(place.__exit__)
+    assert keeper.refused == 0
+
+
+def test_a_url_with_tls_and_a_user_becomes_the_address_of_a_store() -> None:
+    found = parse(f"{store_address('https://ann:p%40ss@search.example:9443')}/tests")
+    assert (found.tls, found.host, found.port) == (True, "search.example", 9443)
+    assert (found.user, found.password) == ("ann", "p@ss")
+    assert not parse(f"{store_address('http://127.0.0.1:9200')}/tests").tls

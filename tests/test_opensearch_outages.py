@@ -6,10 +6,12 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 from localstack.service import ServiceProcess, free_port
+from opensearchpy.exceptions import ConnectionTimeout
 
 from hindsight_core.errors import ConfigurationError, OutcomeUnknown, StoreUnavailable
 from hindsight_core.lexical import tokens
@@ -24,6 +26,7 @@ from hindsight_core.stores.opensearch.store import OpenSearchStore
 from opensearch_place import OpenSearchPlace
 from samples import EVERYTHING, NAMESPACE, memory, puts, record, run, search, unit
 
+ROOT = Path(__file__).resolve().parents[1]
 Answer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
@@ -355,6 +358,59 @@ async def test_what_is_erased_leaves_the_disk_when_that_is_asked_for(opensearch_
             assert [r.memory.id for r in await store.scan(NAMESPACE, EVERYTHING, after=None, limit=9)] == list(
                 "01234568"
             )
+
+
+class _Watched(Connection):
+    """A connection that keeps what was asked of the cluster as a whole, in the eyes of the security plugin."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(parse(url))
+        self.asked: set[str] = set()
+
+    async def _send(self, method: str, path: str, body: Any, params: Any, within: float) -> Any:
+        if path.endswith("/_mget"):
+            self.asked.add("/_mget")
+        elif path.startswith("/_"):
+            whole = path.partition("/" + self.address.prefix)[0]
+            self.asked.add("/_tasks" if whole.startswith("/_tasks/") else whole)
+        return await super()._send(method, path, body, params, within)
+
+
+async def test_the_docs_name_all_that_is_asked_of_the_cluster_and_not_of_an_index(opensearch_url: str) -> None:
+    """Index rights do not cover it, so whoever gives rights must know of it."""
+    rights = (ROOT / "docs" / "opensearch.md").read_text("utf-8").partition("\n## Rights\n")[2].partition("\n## ")[0]
+    with OpenSearchPlace(opensearch_url, "exact_below=0") as place:
+        connection = _Watched(place.store_url)
+        async with closing(OpenSearchStore(connection)) as store:
+            await store.prepare("model-a")
+            await store.commit(NAMESPACE, puts(*(record(memory(str(n)), unit(n)) for n in range(3))))
+            await store.commit(NAMESPACE, ChangeSet(run=run("2"), erases=("1",)))
+            assert not [one for one in await every_reading_verb(store) if isinstance(one, BaseException)]
+            await store.keep("turns/a", "{}", expected=0)
+            await store.remains(["a text"])
+            await store.expunge()
+    assert {"/_bulk", "/_mget", "/_tasks"} <= connection.asked
+    assert [path for path in sorted(connection.asked) if f"`{path}`" not in rights] == []
+
+
+class _Patient(Connection):
+    """A connection over which a merge that is waited for by one call takes longer than a call may."""
+
+    async def _send(self, method: str, path: str, body: Any, params: Any, within: float) -> Any:
+        if "_forcemerge" in path and params.get("wait_for_completion") != "false":
+            raise ConnectionTimeout("TIMEOUT", "it merges", TimeoutError())
+        return await super()._send(method, path, body, params, within)
+
+
+async def test_a_merge_may_take_longer_than_a_call(opensearch_url: str) -> None:
+    with OpenSearchPlace(opensearch_url) as place:
+        await place.make()
+        async with closing(OpenSearchStore(_Patient(parse(place.store_url)))) as store:
+            await store.commit(NAMESPACE, puts(*(record(memory(str(n)), unit(n)) for n in range(9))))
+            await store.expunge()
+            place.remove("journal")
+            with pytest.raises(StoreUnavailable, match="no such index"):
+                await store.expunge()
 
 
 @pytest.fixture

@@ -242,7 +242,8 @@ def main() -> int:
     print(f"milliseconds, p50 / p95; {DIMENSION} dimensions, 16 terms + 16 of the turn before")
     kept = True
     with node(given.url) as url, tempfile.TemporaryDirectory() as scratch:
-        place = f"opensearch://{urlsplit(url).netloc}"
+        parts = urlsplit(url)
+        place = f"{'opensearchs' if parts.scheme == 'https' else 'opensearch'}://{parts.netloc}"
         for size in given.sizes:
             kept &= asyncio.run(
                 measure(size, given.rounds, place, Path(scratch) / f"{size}.db", contexts=not given.no_contexts)

@@ -71,9 +71,9 @@ class Connection:
     ) -> Value:
         """The answer, decoded. What is `repeatable` is sent again when the connection broke or the node is busy.
 
-        An answer is waited for as long as the address says, `within` seconds where that is less.
+        An answer is waited for as long as the address says, or `within` so many seconds.
         """
-        timeout = min(self.address.options.timeout, within or self.address.options.timeout)
+        timeout = within or self.address.options.timeout
         attempt = 0
         while True:
             try:

@@ -23,6 +23,8 @@ _PAGE = 500
 _AT_ONCE = 3
 _ATTEMPTS = 5
 _PAUSE = 0.1
+_LONG_PAUSE = 5.0
+_FLUSH = 600.0
 
 
 class Action(msgspec.Struct, frozen=True, array_like=True):
@@ -148,11 +150,24 @@ class Indices:
     async def expunge(self) -> None:
         """Deleted documents leave the disk: the log of recent writes is emptied, and segments are written anew.
 
-        OpenSearch keeps them for its own recovery until about half a minute after they were deleted.
+        OpenSearch keeps them for its own recovery until about half a minute after they were deleted. The merge may take
+        hours: it is waited for, whatever a call may take.
         """
         names = ",".join(self.name(index) for index in INDICES)
-        await self._connection.request("POST", f"/{names}/_flush")
-        await self._connection.request("POST", f"/{names}/_forcemerge", params={"only_expunge_deletes": "true"})
+        await self._connection.request("POST", f"/{names}/_flush", within=_FLUSH)
+        params = {"only_expunge_deletes": "true", "wait_for_completion": "false"}
+        task = (await self._connection.request("POST", f"/{names}/_forcemerge", params=params))["task"]
+        pause = _PAUSE
+        while not (merge := await self._connection.request("GET", f"/_tasks/{task}"))["completed"]:
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONG_PAUSE)
+        if "error" in merge:
+            raise self._refused("does not merge", merge)
+        if merge["response"]["_shards"]["failed"]:
+            raise StoreUnavailable(
+                f"OpenSearch at {self._connection.address} merged a part of its shards only.",
+                remedy="Look at the state of its shards, and run it again.",
+            )
 
     async def holding(self, forms: Sequence[bytes]) -> list[str]:
         """The documents that hold one of these forms of a text, wherever and whosever they are, as sentences."""

@@ -137,9 +137,8 @@ class Preparation:
     async def _there(self) -> set[Index]:
         """The indices whose names are known."""
         names: dict[str, Index] = {self._indices.name(index): index for index in INDICES}
-        known = await self._connection.request(
-            "GET", f"/_cat/aliases/{','.join(names)}", params={"format": "json"}, within=self._greeting
-        )
+        path, within = f"/_cat/aliases/{','.join(names)}", min(self._greeting, self._connection.address.options.timeout)
+        known = await self._connection.request("GET", path, params={"format": "json"}, within=within)
         return {names[alias["alias"]] for alias in known}
 
     async def _facts(self) -> dict[str, str]:
