@@ -258,7 +258,7 @@ async def test_histories_versions_and_runs_come_along_and_can_be_undone_elsewher
     run = (await service.forget(ForgetRequest(ids=(door.id,), reason="old"), caller)).run_id
     lines = [line async for line in service.export(ExportRequest(history=True), caller)]
     end = msgspec.json.decode(lines[-1])["end"]
-    assert end == {"memories": 3, "events": 6, "runs": 5}
+    assert end == {"memories": 3, "events": 6, "runs": 5, "erased": 0}
     copy = Request(namespace="copy")
     report = await service.import_lines(lines, copy, caller)
     assert (report.stored, report.events, report.problems, report.note) == (3, 6, (), "")
