@@ -8,7 +8,8 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hindsight_core.ids import IdSource, new_id, stable_id
+from hindsight_core.caller import millis
+from hindsight_core.ids import IdSource, dated_id, new_id, stable_id
 
 AT = datetime(2025, 5, 1, 8, tzinfo=UTC)
 CROCKFORD = set("0123456789ABCDEFGHJKMNPQRSTVWXYZ")
@@ -69,3 +70,15 @@ def test_a_stable_id_is_the_same_for_the_same_parts_only(one: list[str], other: 
 
 def test_a_stable_id_never_changes_between_releases():
     assert stable_id("default", "key-1", "0") == "0F2BN1BNGP16J1JADM7G8SQMXY"
+    assert dated_id(AT, 7, "default", "key-1", "0") == "01JT5DR400003PEEHVZXR95JV7"
+
+
+@given(st.lists(st.tuples(st.datetimes(timezones=st.just(UTC)), st.integers(0, 65_535), st.text(max_size=5))))
+def test_a_dated_id_sorts_by_its_instant_and_then_by_its_position(given: list[tuple[datetime, int, str]]):
+    def moment(one: tuple[datetime, int, str]) -> tuple[int, int]:
+        return max(0, millis(one[0])), one[1]
+
+    ids = {one: dated_id(*one) for one in given}
+    assert [moment(one) for one in sorted(ids, key=lambda one: ids[one])] == sorted(map(moment, ids))
+    assert len({*ids.values()}) == len({(moment(one), one[2]) for one in ids})
+    assert all(len(found) == 26 and set(found) <= CROCKFORD and found[0] <= "7" for found in ids.values())

@@ -8,7 +8,9 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 import pytest
 
+from hindsight_core.caller import millis
 from hindsight_core.errors import Conflict, InvalidInput
+from hindsight_core.ids import stable_id
 from hindsight_core.requests import ListRequest, Message, Request, SearchRequest, TaskRequest, UndoRequest, WriteRequest
 
 NOW = datetime(2025, 6, 1, 12, tzinfo=UTC)
@@ -158,6 +160,38 @@ async def test_an_idempotency_key_makes_a_retry_safe(service, caller):
     assert len(await everything(service, caller)) == 1
     with pytest.raises(Conflict):
         await service.write(WriteRequest(content="I play the flute", idempotency_key="k1", now=NOW), caller)
+
+
+@pytest.mark.parametrize(
+    "texts", [("The kettle is on", "The door is shut", "The lamp is off"), ("水开了", "门关了", "灯灭了")]
+)
+async def test_what_has_a_date_and_a_key_is_listed_by_its_date_and_stored_once(service, caller, texts):
+    def turns(key: str, *days: int) -> WriteRequest:
+        said = tuple(
+            Message(role="user", text=text, at=NOW - timedelta(days=day)) for text, day in zip(texts, days, strict=True)
+        )
+        kept = {"extract": "none", "reconcile": "none", "force": True, "idempotency_key": key}
+        return WriteRequest(messages=said, now=NOW, **kept)
+
+    first = await service.write(turns("a", 9, 20, 20), caller)
+    listed = [memory.id for memory in await everything(service, caller)]
+    ids = [decision.memory_id for decision in first.results]
+    assert listed == [ids[1], ids[2], ids[0]]
+    # The answer that was kept is gone; the memories are known by their ids.
+    await service._store.prune("default", "receipts", millis(NOW + timedelta(days=1)), limit=None)
+    again = await service.write(turns("a", 9, 20, 20), caller)
+    assert [decision.memory_id for decision in again.results] == ids
+    assert [decision.decision for decision in again.results] == ["duplicate"] * 3
+
+
+async def test_what_an_earlier_version_stored_under_a_key_is_known_by_its_undated_id(service, caller):
+    request = WriteRequest(content="I play the cello", force=True, idempotency_key="k1", now=NOW)
+    (undated,) = (await service.write(request, caller)).results
+    assert undated.memory_id == stable_id("default", "k1", "0")
+    await service._store.prune("default", "receipts", millis(NOW + timedelta(days=1)), limit=None)
+    dated = msgspec.structs.replace(request, observed_at=NOW - timedelta(days=3))
+    (again,) = (await service.write(dated, caller)).results
+    assert (again.decision, again.memory_id) == ("duplicate", undated.memory_id)
 
 
 async def test_retries_that_overlap_store_once(service, caller):

@@ -1,4 +1,4 @@
-"""Ids: ULIDs that sort by the instant they were made for, and ids that the same parts always give.
+"""Ids: ULIDs that sort by the instant they were made for, and ids that the same parts always give, dated or not.
 
 A ULID (github.com/ulid/spec) is 48 bits of Unix milliseconds and 80 bits that tell ids of one millisecond apart,
 written as 26 characters of Crockford's base 32.
@@ -46,12 +46,21 @@ new_id = IdSource()
 
 def stable_id(*parts: str) -> str:
     """The id of these parts: 26 characters like a ULID's, always the same, different for any other parts."""
-    digest = hashlib.blake2b(digest_size=16)
+    return _encode(_digest(16, parts))
+
+
+def dated_id(at: datetime, position: int, *parts: str) -> str:
+    """Like `stable_id`, but sorting by an aware instant, then by a position up to 65 535; 64 bits are of the parts."""
+    return _encode(max(0, millis(at)) << 80 | min(position, 0xFFFF) << 64 | _digest(8, parts))
+
+
+def _digest(size: int, parts: tuple[str, ...]) -> int:
+    digest = hashlib.blake2b(digest_size=size)
     for part in parts:
         data = part.encode("utf-8", "surrogatepass")
         # The length keeps ("ab", "c") apart from ("a", "bc").
         digest.update(len(data).to_bytes(8, "big") + data)
-    return _encode(int.from_bytes(digest.digest(), "big"))
+    return int.from_bytes(digest.digest(), "big")
 
 
 @lru_cache(maxsize=1 << 16)

@@ -16,7 +16,7 @@ from hindsight_core.errors import InvalidInput
 from hindsight_core.extraction import Candidate
 from hindsight_core.filtering import theirs
 from hindsight_core.gate import Verdict
-from hindsight_core.ids import stable_id
+from hindsight_core.ids import dated_id, stable_id
 from hindsight_core.judging import Question, Ruling
 from hindsight_core.ledger import Ledger, open_ledger
 from hindsight_core.models import Contested, Decision, Memory, Scope
@@ -75,7 +75,7 @@ class WritePlan:
         looks = bool(kept) and (request.reconcile != "none" or bool(request.supersedes))
         expected = (await self._store.head(self._scope.namespace)).sequence if looks else None
         replaced = await self._named(request.supersedes) if request.supersedes else []
-        stored, erased = await self._stored_already(len(offered)) if kept else ({}, set[int]())
+        stored, erased = await self._stored_already(offered) if kept else ({}, set[int]())
         banned = await self._suppressed(kept) if kept else []
         near: list[list[Neighbour]] = [[] for _ in kept]
         by_key: list[Record] = []
@@ -116,7 +116,7 @@ class WritePlan:
         vectors = np.stack([found.bare for found in kept])
         return await self._store.neighbours(self._scope.namespace, vectors, where, NEIGHBOURS)
 
-    async def _stored_already(self, candidates: int) -> tuple[dict[int, Memory], set[int]]:
+    async def _stored_already(self, offered: list[Candidate]) -> tuple[dict[int, Memory], set[int]]:
         """By position, what an earlier try under the same idempotency key has stored and whose answer is gone.
 
         And the positions of what it has stored and was erased since.
@@ -124,11 +124,21 @@ class WritePlan:
         key = self._request.idempotency_key
         if key is None:
             return {}, set()
-        ids = {stable_id(self._scope.namespace, key, str(i)): i for i in range(candidates)}
+        ids = {id_: i for i, candidate in enumerate(offered) for id_ in self._stable_ids(key, i, candidate)}
         found = await self._store.get(self._scope.namespace, list(ids))
         stored = {ids[record.memory.id]: record.memory for record in found}
         gone = await self._store.erased(self._scope.namespace, [id_ for id_, i in ids.items() if i not in stored])
         return stored, {ids[memory_id] for memory_id in gone}
+
+    def _stable_ids(self, key: str, position: int, candidate: Candidate) -> list[str]:
+        """The id of what is stored under an idempotency key, then the one that earlier versions gave it.
+
+        What has a date sorts by it; the instant of the call, which a repetition does not share, is none.
+        """
+        parts = (self._scope.namespace, key, str(position))
+        at = candidate.at or self._times.observed_at
+        undated = stable_id(*parts)
+        return [undated] if at is None else [dated_id(at, position, *parts), undated]
 
     async def _named(self, ids: tuple[str, ...]) -> list[Record]:
         found = {record.memory.id: record for record in await self._store.get(self._scope.namespace, ids)}
@@ -173,7 +183,7 @@ class WritePlan:
     async def _store_one(self, position: int, kept: Kept, around: list[Neighbour], replaced: list[Record]) -> None:
         request, scope = self._request, self._scope
         if request.idempotency_key is not None:
-            memory_id = stable_id(scope.namespace, request.idempotency_key, str(position))
+            memory_id = self._stable_ids(request.idempotency_key, position, kept.candidate)[0]
         else:
             memory_id = self._caller.new_id(self._times.now)
         new = draft(request, kept.candidate, kept.verdict, scope, self._times, memory_id)
