@@ -38,8 +38,8 @@ class Shorter:
 
     async def embed(self, texts: Sequence[str], role: Role) -> NDArray[np.float32]:
         vectors = (await self._whole.embed(texts, role))[:, :DIMENSION]
-        lengths: NDArray[np.float32] = np.linalg.norm(vectors, axis=1, keepdims=True)
-        return vectors / np.maximum(lengths, np.float32(1e-6))
+        lengths = np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-6)
+        return (vectors / lengths).astype(np.float32)
 
     async def aclose(self) -> None:
         """The model belongs to others."""
