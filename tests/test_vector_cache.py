@@ -111,6 +111,29 @@ async def test_nothing_in_a_text_is_the_first_axis_here_too(counted, cache):
     assert (await cached(counted, cache).embed([], "query")).shape == (0, counted.identity.dimension)
 
 
+async def test_a_call_may_be_answered_while_who_shares_it_looks_other_texts_up(counted, text):
+    looked_up, other = asyncio.Event(), f"{text}, too"
+
+    class Waiting(VectorCache):
+        async def get(self, identity, dimension, role, texts):
+            if other in texts:
+                await looked_up.wait()
+            return await super().get(identity, dimension, role, texts)
+
+    embedder = CachedEmbedder(counted, Waiting(open_cache(), ttl=HOUR))
+    counted.may_go_on.clear()
+    first = asyncio.create_task(embedder.embed([text], "passage"))
+    while not counted.asked:  # noqa: ASYNC110 (nothing tells of it)
+        await asyncio.sleep(0)
+    second = asyncio.create_task(embedder.embed([text, other], "passage"))
+    await asyncio.sleep(0)
+    counted.may_go_on.set()
+    (alone,) = await first
+    looked_up.set()
+    np.testing.assert_array_equal((await second)[0], alone)
+    assert counted.asked == [text, other]
+
+
 async def test_who_asks_at_the_same_time_shares_one_call(counted, text):
     embedder = cached(counted, open_cache())
     counted.may_go_on.clear()

@@ -42,18 +42,26 @@ class CachedEmbedder:
             return await self._embedder.embed(texts, role)
         cleaned = [clean(text) for text in texts]
         wanted = dict.fromkeys(cleaned)
-        if fresh := [text for text in wanted if (role, text) not in self._flights]:
-            self._start(fresh, role)
-        flights = {text: self._flights[role, text] for text in wanted}
-        # A caller that is gone takes no flight down that others wait for.
-        await asyncio.wait(set(flights.values()))
-        return np.stack([flights[text].result()[text] for text in cleaned])
+        identity = await self._known()
+        flights = {text: flight for text in wanted if (flight := self._flights.get((role, text))) is not None}
+        unasked = [text for text in wanted if text not in flights]
+        found = await self._vectors.get(identity.name, identity.dimension, role, unasked) if unasked else {}
+        missing = [text for text in unasked if text not in found]
+        # Others may have asked for them meanwhile.
+        if fresh := [text for text in missing if (role, text) not in self._flights]:
+            self._start(identity, fresh, role)
+        flights |= {text: self._flights[role, text] for text in missing}
+        if flights:
+            # A caller that is gone takes no flight down that others wait for.
+            await asyncio.wait(set(flights.values()))
+            found |= {text: flight.result()[text] for text, flight in flights.items()}
+        return np.stack([found[text] for text in cleaned])
 
     async def aclose(self) -> None:
         return
 
-    def _start(self, texts: Sequence[str], role: Role) -> None:
-        flight = asyncio.create_task(self._fetch(texts, role))
+    def _start(self, identity: EmbeddingIdentity, texts: Sequence[str], role: Role) -> None:
+        flight = asyncio.create_task(self._make(identity, texts, role))
         for text in texts:
             self._flights[role, text] = flight
 
@@ -65,14 +73,10 @@ class CachedEmbedder:
 
         flight.add_done_callback(landed)
 
-    async def _fetch(self, texts: Sequence[str], role: Role) -> _Vectors:
-        identity = await self._known()
-        found = await self._vectors.get(identity.name, identity.dimension, role, texts)
-        if missing := [text for text in texts if text not in found]:
-            made = dict(zip(missing, await self._embedder.embed(missing, role), strict=True))
-            await self._vectors.put(identity.name, role, made)
-            found |= made
-        return found
+    async def _make(self, identity: EmbeddingIdentity, texts: Sequence[str], role: Role) -> _Vectors:
+        made = dict(zip(texts, await self._embedder.embed(texts, role), strict=True))
+        await self._vectors.put(identity.name, role, made)
+        return made
 
     async def _known(self) -> EmbeddingIdentity:
         try:
