@@ -175,6 +175,15 @@ def test_messages_that_need_memory_are_told_from_those_that_do_not(cli: Cli, tmp
     assert measured(ran.json, "accuracy") == (0.6667, 3)
 
 
+def test_stories_that_nothing_was_tried_on_are_answered_about_as_well_as_when_they_were_written(cli: Cli) -> None:
+    """Twenty stories whose answers no rule, word list or training text was made for; `stories_seen.jsonl` was."""
+    ran = cli("eval", "dialogues", str(Path(__file__).parent / "data" / "stories_unseen.jsonl"), "--json")
+    assert ran.code == 0, ran.err
+    assert measured(ran.json, "now")[0] >= 0.68
+    assert measured(ran.json, "past")[0] >= 0.8
+    assert measured(ran.json, "preference")[0] >= 0.6
+
+
 def test_f1_counts_both_sorts_of_error_and_its_interval_holds_it() -> None:
     pairs = [(True, True)] * 6 + [(True, False)] * 2 + [(False, True)] + [(False, False)] * 5
     found = f1("x", pairs)
