@@ -81,11 +81,47 @@ def test_what_is_said_of_one_leaves_the_other_alone(old: str, new: str):
         ("Desk on level 2", "Desk on level 4"),
         ("Ines is in year 8", "Ines is in year 9"),
         ("工位在二楼", "工位在四楼"),
+        ("The printer is in room B.", "The printer is in room C."),
+        ("打印机在甲区", "打印机在乙区"),
         ("Forklift 3 lifts two metres.", "四号叉车"),
     ],
 )
 def test_a_number_that_is_a_value_names_no_other_thing(old: str, new: str):
     assert not labels_differ(read(old), read(new))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("Petty cash limit is 300.", "The limit of petty cash is 150"),
+        ("The gate opens at 7.", "The gates open at 8"),
+        ("套餐10G", "套餐30G"),
+        ("课在六点", "课七点上"),
+    ],
+)
+def test_another_value_of_the_same_in_the_same_words_is_asked_about(old: str, new: str):
+    odds, spoke = after(old, new, "unrelated")
+    assert "restated" in spoke
+    assert 0.3 < odds["supersede"] < 0.5
+    assert sum(odds.values()) == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("My sister pays 300.", "My brother pays 150."),
+        ("The gate opens at 7.", "The pool opens at 8."),
+        ("The gate opens at 7.", "The gate opens at 7, on Sundays too."),
+    ],
+)
+def test_another_value_of_something_else_is_not_asked_about_for_its_words(old: str, new: str):
+    assert "restated" not in after(old, new, "unrelated")[1]
+
+
+def test_a_denial_taken_for_a_repetition_is_asked_about():
+    odds, spoke = after("Coffee is fine for me", "Coffee for me is fine no more", "duplicate")
+    assert "denies" in spoke
+    assert 0.5 < odds["supersede"] < 0.7
 
 
 def test_records_of_one_list_leave_each_other_alone():
@@ -104,6 +140,11 @@ def test_records_of_one_list_leave_each_other_alone():
         ("五月去日本", "6月4号去日本", True),
         ("on 4 March", "on 4 March 2025", False),
         ("above 5k", "above five thousand and 5000", False),
+        ("at half past five", "at 5:30", False),
+        ("at noon", "at 12:00", False),
+        ("at quarter to six", "at 5:30", True),
+        ("twelve grand", "12,000", False),
+        ("订单KYT-88到了", "订单KYT-91到了", True),
     ],
 )
 def test_values_that_can_be_one_do_not_conflict(old: str, new: str, expected: bool):

@@ -8,10 +8,13 @@ from difflib import SequenceMatcher
 
 import msgspec
 
+from hindsight_core.lexical import stem
 from hindsight_core.readings import kept
 from hindsight_core.slots import Reading
+from hindsight_core.subjects import HAN
 
-PIECE = re.compile(r"[\u3400-\u4dbf\u4e00-\u9fff]|[^\W_]+(?:['.:/-][^\W_]+)*")
+PIECE = re.compile(rf"[{HAN}]|[^\W_{HAN}]+(?:['.:/-][^\W_{HAN}]+)*")
+_IS_HAN = re.compile(f"[{HAN}]")
 _EMPTY = frozenset("的了我用户是们家") | frozenset(
     "a an the user user's i my me we our is are was has have had and of to in on at for it".split()  # noqa: SIM905
 )
@@ -40,8 +43,8 @@ class Alignment(msgspec.Struct, frozen=True):
 
 @kept(4096)
 def align(before: str, after: str) -> Alignment:
-    """Align two `normalised` texts (Ratcliff and Obershelp, 1988), the first sixty pieces of each."""
-    old, new = pieces(before)[:_LONGEST], pieces(after)[:_LONGEST]
+    """Align two `normalised` texts (Ratcliff and Obershelp, 1988), the stems of the first sixty pieces of each."""
+    old, new = _roots(before), _roots(after)
     blocks = SequenceMatcher(None, old, new, autojunk=False).get_matching_blocks()[:-1] if {*old} & {*new} else []
     in_old = {i for block in blocks for i in range(block.a, block.a + block.size)}
     in_new = {i for block in blocks for i in range(block.b, block.b + block.size)}
@@ -58,13 +61,18 @@ def align(before: str, after: str) -> Alignment:
     )
 
 
+@kept(4096)
+def _roots(text: str) -> tuple[str, ...]:
+    return tuple(piece if _IS_HAN.match(piece) else stem(piece.removesuffix("'s")) for piece in pieces(text)[:_LONGEST])
+
+
 def _agreeing(old: Sequence[str], new: Sequence[str]) -> int:
     pairs = zip(old, new, strict=False)
     return next((i for i, (x, y) in enumerate(pairs) if x != y), min(len(old), len(new)))
 
 
 def parts(a: Reading, b: Reading) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The pieces of the old and of the new text that have no counterpart in the other."""
+    """The stems of the old and of the new text that have no counterpart in the other."""
     found = align(a.text, b.text)
     return found.left_old, found.left_new
 

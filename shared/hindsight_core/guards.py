@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from hindsight_core.alignment import PIECE, align, parts, pieces
 from hindsight_core.labels import labels_differ
+from hindsight_core.lexical import stem
 from hindsight_core.likeness import UNSURE_BELOW, identifiers_alike
 from hindsight_core.models import Memory
 from hindsight_core.relations import RELATIONS, Odds, Relation
 from hindsight_core.slots import Reading, facets_of, subject_differs, value_conflict
+from hindsight_core.subjects import restated
 from hindsight_core.succession import Succession, succession
 
 GAP = 0.3
+_TWIN = 0.5
 _LITTLE = 4
 _EXPLICIT = 0.92
 _ELSEWHERE = 0.8
 _ASKED = 0.6
+_RESTATED = 0.4
 _BY_RECORD: dict[Succession, Relation] = {"replaces": "supersede", "adds": "coexist", "other": "unrelated"}
 
 
@@ -35,9 +39,10 @@ def guarded(odds: Odds, new: Memory, old: Memory, a: Reading, b: Reading) -> tup
     `weak`: a guess, hearsay or a plan replaces nothing: what it would replace, it leaves pending. `sure`: what is sure
     is not pending. `record`: a tool's record that says every field of an older one again replaces it, and leaves those
     of other things alone. `differs`: texts that differ in a number, date, code or name, in what things have one of
-    (a colour, rent or own), or in what one denies, say different things. `denies`: nor is a denial a repetition.
-    `repeats`: the same words in the same order are one. `label`: what is said of forklift 1 leaves forklift 3 alone.
-    `renews`: who moved, changed or switched and tells the new thing of a kind replaces the old one.
+    (a colour, rent or own), or in what one denies, say different things. `denies`: nor is a denial a repetition; it is
+    asked whether it replaces. `restated`: what says another value of the same subject in much the same words is asked
+    about. `repeats`: the same words in the same order are one. `label`: what is said of forklift 1 leaves forklift 3
+    alone. `renews`: who moved, changed or switched and tells the new thing of a kind replaces the old one.
     """
     kept = dict(odds)
     spoke: list[str] = []
@@ -64,11 +69,15 @@ def guarded(odds: Odds, new: Memory, old: Memory, a: Reading, b: Reading) -> tup
         if facets_of(a, b)[1] and not subject_differs(a, b) and "weak" not in spoke:
             # Taken for the same, but for what a thing has one of: perhaps another value of it. That is to be asked.
             kept = _set(kept, "supersede", max(before, min(before + twin, _ASKED)))
+        elif twin > _TWIN and kept["supersede"] > max(before, _ASKED):
+            # What was taken for the same and is not need not be the contrary.
+            kept = _set(kept, "supersede", max(before, _ASKED))
     elif _denies(a, b):
         spoke.append("denies")
         to: Relation = "pending" if "weak" in spoke else "supersede"
-        kept[to] += kept["duplicate"] + kept["refine"]
+        gained = kept[to] + kept["duplicate"] + kept["refine"]
         kept["duplicate"] = kept["refine"] = 0.0
+        kept = _set(kept, to, max(kept[to], min(gained, _ASKED)) if to == "supersede" else gained)
     if labels_differ(a, b):
         spoke.append("label")
         moved = kept["supersede"] * _ELSEWHERE
@@ -77,6 +86,9 @@ def guarded(odds: Odds, new: Memory, old: Memory, a: Reading, b: Reading) -> tup
     elif "weak" not in spoke and "repeats" not in spoke and _renews(a, b):
         spoke.append("renews")
         kept = _set(kept, "supersede", max(kept["supersede"], _EXPLICIT))
+    if "weak" not in spoke and "label" not in spoke and kept["supersede"] < _RESTATED and restated(a, b):
+        spoke.append("restated")
+        kept = _set(kept, "supersede", _RESTATED)
     return kept, spoke
 
 
@@ -90,14 +102,16 @@ def _spread(odds: Odds, name: Relation) -> Odds:
 
 
 def _set(odds: Odds, name: Relation, to: float) -> Odds:
-    """With this probability of `name`; what the others lose or gain, they do in proportion."""
-    rest = (1.0 - to) / max(1.0 - odds[name], 1e-6)
-    return {each: to if each == name else p * rest for each, p in odds.items()}
+    """With this probability of `name`; what the others lose or gain, they do in proportion. The sum is 1."""
+    rest = sum(p for each, p in odds.items() if each != name)
+    if rest < 1e-6:
+        return {each: to if each == name else (1.0 - to) * (each == "unrelated") for each in odds}
+    return {each: to if each == name else p * (1.0 - to) / rest for each, p in odds.items()}
 
 
 def _repeats(a: Reading, b: Reading) -> bool:
-    found = align(a.text, b.text)
-    return bool(found.old) and found.old == found.new and a.kin == b.kin and bool(a.negation) == bool(b.negation)
+    before, after = pieces(a.text), pieces(b.text)
+    return bool(before) and before == after and a.kin == b.kin and bool(a.negation) == bool(b.negation)
 
 
 def _differs(a: Reading, b: Reading) -> bool:
@@ -106,7 +120,7 @@ def _differs(a: Reading, b: Reading) -> bool:
     if facets_of(a, b)[1] and bool(a.negation) == bool(b.negation):
         return True
     # Names count where little else differs (Anna leads / Anja leads); the first word of a sentence only may be one.
-    said = {*align(a.text, b.text).old}, {*align(a.text, b.text).new}
+    said = {*pieces(a.text)}, {*pieces(b.text)}
     gone, came = (a.names | a.first) - said[1], (b.names | b.first) - said[0]
     certain = bool(gone & a.names) or bool(came & b.names)
     return certain and bool(gone) and bool(came) and all(len(left) <= _LITTLE for left in parts(a, b))
@@ -132,5 +146,5 @@ def _denies(a: Reading, b: Reading) -> bool:
     """Whether one affirms what the other denies, and little else tells them apart."""
     if bool(a.negation) == bool(b.negation) or not align(a.text, b.text).matched:
         return False
-    cues = {piece for cue in (*a.negation, *b.negation, *b.change, *b.end) for piece in pieces(cue)}
+    cues = {stem(piece) for cue in (*a.negation, *b.negation, *b.change, *b.end) for piece in pieces(cue)}
     return all(len([piece for piece in left if piece not in cues]) <= 1 for left in parts(a, b))

@@ -23,11 +23,19 @@ def _pattern(language: Language) -> re.Pattern[str]:
     return re.compile(rf"({_SIGN}|{words})((?:号)?(?:{things}))")
 
 
+@cache
+def _predicate(language: Language) -> re.Pattern[str]:
+    words = "|".join(map(re.escape, wording(language).predicate))
+    return re.compile(rf"(?<!^)\b(?:{words})\b" if language == "en" else rf"(?<!^)(?:{words})")
+
+
 @kept(4096)
 def _labels(language: Language, text: str) -> dict[str, frozenset[str]]:
     found: dict[str, set[str]] = {}
     unlabelled = wording(language).unlabelled
-    for match in _pattern(language).finditer(text[: 2 * _HEAD[language]]):
+    # What comes after a verb is said of the thing (the printer is in room B), and may change.
+    subject = _predicate(language).split(text[: 2 * _HEAD[language]], maxsplit=1)[0]
+    for match in _pattern(language).finditer(subject):
         thing, label = match.groups() if language == "en" else (match[2], match[1])
         if match.start() <= _HEAD[language] and thing not in unlabelled:
             found.setdefault(thing, set()).add(label)

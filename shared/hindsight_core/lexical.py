@@ -58,7 +58,8 @@ def forms(term: str) -> tuple[str, ...]:
     return (term, *(other for other in _irregular().get(term, ()) if other != term))
 
 
-def _stem(word: str) -> str:
+def stem(word: str) -> str:
+    """An English word's stem (porter2)."""
     # A stemmer keeps state between calls, so each thread has its own.
     stemmer: Stemmer.Stemmer | None = getattr(_local, "stemmer", None)
     if stemmer is None:
@@ -81,7 +82,7 @@ def tokens(text: str) -> list[str]:
             continue
         word = word.removesuffix("'s")
         pieces = (piece for piece in word.split("'") if piece and piece not in stops)
-        found.extend(_stem(piece[:MAX_TOKEN_LENGTH]) for piece in pieces)
+        found.extend(stem(piece[:MAX_TOKEN_LENGTH]) for piece in pieces)
     return found
 
 

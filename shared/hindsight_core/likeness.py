@@ -13,6 +13,7 @@ from itertools import pairwise
 from hindsight_core.alignment import PIECE, align, pieces
 from hindsight_core.models import Memory
 from hindsight_core.slots import Reading, facets_of, subject_differs, value_conflict
+from hindsight_core.subjects import contents, subjects
 from hindsight_core.values import Value, ValueKind
 
 UNSURE_BELOW = 0.6
@@ -33,6 +34,8 @@ def likeness(new: Memory, old: Memory, a: Reading, b: Reading) -> dict[str, floa
         **_codes(a, b),
         **_subjects(a, b),
         **_cues(a, b),
+        **subjects(a, b),
+        **contents(a, b),
     }
 
 
@@ -170,7 +173,12 @@ def _context(reading: Reading, value: Value) -> frozenset[str]:
 def _facets(a: Reading, b: Reading) -> dict[str, float]:
     same, other = facets_of(a, b)
     before, after = {facet for facet, _ in a.facets}, {facet for facet, _ in b.facets}
+    topics = a.topics & b.topics
     return {
+        "topic_shared": float(min(3, len(topics))),
+        "topic_other": float(bool(a.topics) and bool(b.topics) and not topics),
+        "topic_most": len(topics) / max(1, min(len(a.topics), len(b.topics))),
+        "topic_none": float(not a.topics or not b.topics),
         "facet_same": float(min(2, same)),
         "facet_other": float(min(2, other)),
         "facet_gone": float(bool(before - after)),

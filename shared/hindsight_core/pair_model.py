@@ -46,8 +46,8 @@ class Card(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What the weights were made for and from: read beside the arrays.
 
     `model`, `dimension` and `calibration` are those of the vectors' `EmbeddingIdentity`; `features` names the columns
-    of `likeness` in order, followed by the cosine; `spread` are the mean distances; `link` and `offset` make
-    probabilities of scores; `gate` weighs `closeness`, `lone` that and
+    of `likeness` in order, followed by the cosine; `weigh`, at most 1, how much each counts in distances; `spread` are
+    the mean distances; `link` and `offset` make probabilities of scores; `gate` weighs `closeness`, `lone` that and
     `likeness`; `figures` are the measures of the leave-one-writer-out run.
     """
 
@@ -57,6 +57,7 @@ class Card(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     features: tuple[str, ...]
     centre: tuple[float, ...]
     scale: tuple[float, ...]
+    weigh: tuple[float, ...]
     kernel: Kernel
     spread: dict[str, float]
     norm: float
@@ -100,6 +101,7 @@ class PairModel:
         self._centre = np.asarray(card.centre, dtype=np.float32)
         self._scale = np.asarray(card.scale, dtype=np.float32)
         self._columns: Callable[[dict[str, float]], tuple[float, ...]] = itemgetter(*card.features[:-1])
+        self._weigh = np.asarray(card.weigh, dtype=np.float32)
         self._link = np.asarray(card.link, dtype=np.float64)
         self._offset = np.asarray(card.offset, dtype=np.float64)
 
@@ -136,7 +138,7 @@ class PairModel:
             dtype=np.float32,
         )
         points = Points(
-            standard(rows, self._centre, self._scale),
+            standard(rows, self._centre, self._scale) * self._weigh,
             project(old, self._middle, self._projection),
             project(new, self._middle, self._projection),
         )

@@ -17,6 +17,7 @@ import msgspec
 
 from hindsight_core.lexical import stop_words, tokens
 from hindsight_core.readings import kept
+from hindsight_core.subjects import Opening, Subject, content_of, subject_of
 from hindsight_core.values import Value, normalised, read_values, same_value
 
 Language: TypeAlias = Literal["zh", "en"]
@@ -27,6 +28,7 @@ _RENEWED = re.compile(r"新的?([\u3400-\u4dbf\u4e00-\u9fff]{2,4})|\bnew ((?:[a-
 _FIRST = re.compile(r"^\W*([A-ZÀ-Þ][\w-]*\w)")
 _EDGES = re.compile(r"^(?:(?!-\d)[\W_])+|[\W_]+$")
 _GAPS = re.compile(r"[\s\W_]+")
+_CUES = ("change", "hedge", "addition", "negation", "past", "end", "restating")
 
 
 class Wording(msgspec.Struct, frozen=True):
@@ -42,9 +44,13 @@ class Wording(msgspec.Struct, frozen=True):
     restating: tuple[str, ...]
     other: tuple[str, ...]
     self: tuple[str, ...]
+    empty: tuple[str, ...]
+    opening: Opening
     label: tuple[str, ...]
     labelled: tuple[str, ...]
     unlabelled: tuple[str, ...]
+    predicate: tuple[str, ...]
+    topic: dict[str, tuple[str, ...]]
     kin: dict[str, tuple[str, ...]]
     place: dict[str, tuple[str, ...]]
     facet: dict[str, dict[str, tuple[str, ...]]]
@@ -57,7 +63,9 @@ class Reading(msgspec.Struct, frozen=True):
     `kin` and `place` are canonical names shared by both languages (`mother`, `production`); `own` is whether it speaks
     of the user; `names` are capitalised words inside English sentences, `first` the capitalised word at the start,
     which may be one; `renewed` what is called new; `facets` pairs such as (colour, red), of which a thing has one;
-    `frame` is the text without its values; `bare` the text without what does not count when texts are compared.
+    `frame` is the text without its values; `bare` the text without what does not count when texts are compared;
+    `topics` what parts of a life or system its words are of; `subject` what it begins with; `content` what it says
+    besides values, cues and empty words, in order and as a set.
     """
 
     language: Language
@@ -71,6 +79,7 @@ class Reading(msgspec.Struct, frozen=True):
     own: bool
     kin: frozenset[str]
     place: frozenset[str]
+    topics: frozenset[str]
     change: tuple[str, ...]
     hedge: tuple[str, ...]
     addition: tuple[str, ...]
@@ -81,6 +90,8 @@ class Reading(msgspec.Struct, frozen=True):
     other: tuple[str, ...]
     renewed: frozenset[str]
     facets: frozenset[tuple[str, str]]
+    subject: Subject
+    content: tuple[tuple[str, ...], frozenset[str]]
 
     @property
     def states(self) -> frozenset[tuple[str, str]]:
@@ -102,6 +113,11 @@ def wording(language: Language) -> Wording:
 
 
 @cache
+def _empty(language: Language) -> frozenset[str]:
+    return frozenset(wording(language).empty)
+
+
+@cache
 def _matcher(language: Language, name: str) -> re.Pattern[str]:
     return _pattern(language, getattr(wording(language), name))
 
@@ -111,6 +127,21 @@ def _groups(language: Language, name: str) -> tuple[re.Pattern[str], dict[str, s
     """One pattern for all words of all groups, and each word's group."""
     lists: dict[str, tuple[str, ...]] = getattr(wording(language), name)
     words = {word: group for group, members in lists.items() for word in members}
+    return _pattern(language, words), words
+
+
+def _topics(language: Language, text: str) -> frozenset[str]:
+    pattern, meanings = _topic_words(language)
+    return frozenset(topic for word in pattern.findall(text) for topic in meanings[word])
+
+
+@cache
+def _topic_words(language: Language) -> tuple[re.Pattern[str], dict[str, tuple[str, ...]]]:
+    """One pattern for the words of all topics, and the topics of each, of which a word may have several."""
+    words: dict[str, tuple[str, ...]] = {}
+    for topic, members in wording(language).topic.items():
+        for word in members:
+            words[word.lower()] = (*words.get(word.lower(), ()), topic)
     return _pattern(language, words), words
 
 
@@ -167,6 +198,7 @@ def read(text: str) -> Reading:
         return frozenset(words[word] for word in pattern.findall(plain))
 
     pattern, meanings = _facets(language)
+    cues = {name: found(name) for name in _CUES}
 
     return Reading(
         language=language,
@@ -180,17 +212,24 @@ def read(text: str) -> Reading:
         own=bool(_matcher(language, "self").search(plain)),
         kin=groups("kin"),
         place=groups("place"),
-        change=found("change"),
-        hedge=found("hedge"),
-        addition=found("addition"),
-        negation=found("negation"),
-        past=found("past"),
-        end=found("end"),
-        restating=found("restating"),
+        topics=_topics(language, plain),
+        change=cues["change"],
+        hedge=cues["hedge"],
+        addition=cues["addition"],
+        negation=cues["negation"],
+        past=cues["past"],
+        end=cues["end"],
+        restating=cues["restating"],
         other=found("other"),
         renewed=frozenset(term for m in _RENEWED.finditer(plain) for term in tokens(m.group(1) or m.group(2))),
         facets=frozenset(meanings[word] for word in pattern.findall(plain)),
+        subject=subject_of(plain, wording(language).opening, _groups(language, "kin"), spaced=language == "en"),
+        content=content_of(plain, values, _spoken(cues), _empty(language)),
     )
+
+
+def _spoken(cues: dict[str, tuple[str, ...]]) -> list[str]:
+    return [cue for name, each in cues.items() if name != "past" for cue in each]
 
 
 def _without(text: str, values: tuple[Value, ...]) -> str:

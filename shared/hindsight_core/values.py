@@ -28,6 +28,9 @@ class _Names(msgspec.Struct, frozen=True):
     months: tuple[tuple[str, ...], ...]
     weekdays: tuple[tuple[str, ...], ...]
     units: dict[str, tuple[str, ...]]
+    parts: dict[str, int]
+    hours: dict[str, int]
+    scales: dict[str, int]
 
 
 def _names() -> _Names:
@@ -47,6 +50,8 @@ _SAME_UNIT = {name: unit for unit, names in _NAMES.units.items() for name in nam
 _MONTH_NAME = "|".join(sorted(_MONTHS, key=len, reverse=True))
 _DAY_NAME = "|".join(sorted(_DAYS, key=len, reverse=True))
 _WORD_NUMBER = "|".join(sorted(_ENGLISH, key=len, reverse=True))
+_PART = "|".join(part.replace(" ", r"\s") for part in _NAMES.parts)
+_SCALE = "|".join(_NAMES.scales)
 _LONGEST_NUMERAL = 20
 _HAN_DAY = {"一": 1, "二": 2, "三": 3, "四": 4, "五": 5, "六": 6, "日": 7, "天": 7}
 _LATER_HALF = ("下午", "晚上", "傍晚", "夜里", "晚")
@@ -58,17 +63,19 @@ _PATTERN = re.compile(
   | (?P<hdate>(?:(?P<hy>\d{{4}})年)?(?P<hm>\d{{1,2}})月(?:(?P<hd>\d{{1,2}})[日号]?)?)
   | (?P<dm>(?<!\d)(?P<dd>\d{{1,2}})(?:st|nd|rd|th)?\s(?:of\s)?(?P<dmm>{_MONTH_NAME})\b\.?(?:,?\s(?P<dy>\d{{4}}))?)
   | (?P<md>\b(?P<mm>{_MONTH_NAME})\.?\s(?P<mday>\d{{1,2}})(?:st|nd|rd|th)?\b(?!:)(?:,?\s(?P<my>\d{{4}}))?)
+  | (?P<spoken>\b(?P<sp>{_PART})\s(?P<sh>{_WORD_NUMBER}|\d{{1,2}})\b)
+  | (?P<named>\b(?:{"|".join(_NAMES.hours)})\b)
   | (?P<wd>\b(?:{_DAY_NAME})\b)
   | (?P<hwd>(?:周|星期|礼拜)(?P<hwn>[一二三四五六日天]))
   | (?P<clock>(?<![\d.])(?P<ch>[01]?\d|2[0-3])[:：](?P<cm>[0-5]\d)(?:[:：][0-5]\d)?\s?(?P<cp>am|pm)?)
   | (?P<ampm>(?<![\d.])(?P<ah>\d{{1,2}})(?:\.(?P<am>[0-5]\d))?\s?(?P<ap>am|pm|a\.m\.|p\.m\.)(?!\w))
   | (?P<htime>(?P<hp>凌晨|早上|上午|中午|下午|傍晚|晚上|夜里|早|晚)?(?P<hh>\d{{1,2}})[点时](?!\d*%)
        (?P<hmin>半|一刻|三刻|\d{{1,2}}分?)?)
-  | (?P<code>(?<![\w-])(?!\d+(?:\.\d+)?k(?![\w-]))(?=[\w./-]*\d)(?=[\w./-]*[a-z_])
-       [a-z0-9_]+(?:[-./][a-z0-9_]+)*(?![\w-])
+  | (?P<code>(?<![a-z0-9_-])(?!\d+(?:\.\d+)?k(?![a-z0-9_-]))(?=[a-z0-9_./-]*\d)(?=[a-z0-9_./-]*[a-z_])
+       [a-z0-9_]+(?:[-./][a-z0-9_]+)*(?![a-z0-9_-])
      |(?<![\d.])\d+(?:\.\d+){{2,}}|(?<!\d)\d+(?:-\d+)+(?!\d)|(?<!\d)\d{{7,}}(?!\d))
   | (?P<num>(?:(?<![\w.])-)?(?<![\d.])(?:\d+(?:,\d{{3}})+|\d+)(?:\.\d+)?)(?P<scale>\s?(?:k|m|bn|万|亿|千)(?![\w]))?
-  | (?P<word>\b(?:{_WORD_NUMBER})\b(?:[\s-](?:{_WORD_NUMBER})\b)?)
+  | (?P<word>\b(?:{_WORD_NUMBER})\b(?:[\s-](?:{_WORD_NUMBER})\b)?(?:\s(?P<wscale>{_SCALE})\b)?)
     """,
     re.VERBOSE | re.IGNORECASE,
 )
@@ -189,6 +196,12 @@ def _value(match: re.Match[str], text: str) -> Value:
         return Value("date", _date(group["dy"], str(_MONTHS[group["dmm"]]), group["dd"]), "", *span)
     if group["md"]:
         return Value("date", _date(group["my"], str(_MONTHS[group["mm"]]), group["mday"]), "", *span)
+    if group["spoken"]:
+        hour = int(group["sh"]) if group["sh"].isdigit() else _ENGLISH[group["sh"]]
+        told = 60 * hour + _NAMES.parts[group["sp"]]
+        return Value("time", _time(told // 60, told % 60, False), "", *span)
+    if group["named"]:
+        return Value("time", _time(_NAMES.hours[group["named"]], 0, False), "", *span)
     if group["wd"]:
         return Value("weekday", str(_DAYS[match.group()]), "", *span)
     if group["hwd"]:
@@ -202,9 +215,10 @@ def _value(match: re.Match[str], text: str) -> Value:
         minute = int(group["hmin"].rstrip("分")) if minutes is None else minutes
         return Value("time", _time(int(group["hh"]), minute, group["hp"] in _LATER_HALF), "", *span)
     if group["word"]:
-        parts = re.split(r"[\s-]", match.group())
+        scale = group["wscale"]
+        parts = re.split(r"[\s-]", match.group().removesuffix(f" {scale}"))
         total = sum(_ENGLISH[p] for p in parts) if len(parts) == 1 or _ENGLISH[parts[0]] >= 20 else _ENGLISH[parts[-1]]
-        return Value("number", str(total), _unit(text, match.end()), *span)
+        return Value("number", str(total * _NAMES.scales.get(scale, 1)), _unit(text, match.end()), *span)
     unit = _unit(text, match.end())
     if group["scale"]:
         return Value(

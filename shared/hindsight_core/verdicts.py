@@ -23,8 +23,8 @@ class ReconcileSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     `concern_among_at` the same where it does not say so; `concern_alone_at` where there is one neighbour alone.
     """
 
-    supersede_at: float = 0.86
-    contest_at: float = 0.3
+    supersede_at: float = 0.88
+    contest_at: float = 0.28
     contest_among_at: float = 0.25
     contest_lost_at: float = 0.2
     concern_at: float = 0.85

@@ -21,14 +21,14 @@ from numpy.typing import NDArray
 from hindsight_core.evaluation.reconcile import measures
 from hindsight_core.evaluation.report import Line
 from hindsight_core.guards import guarded
-from hindsight_core.pair_model import CLIP, STEPS, Card, concern, linked, packed, project, standard
+from hindsight_core.pair_model import CLIP, STEPS, Card, concern, linked, packed, project
 from hindsight_core.pairs import concerned
 from hindsight_core.relations import RELATIONS
 from hindsight_core.slots import read
 from hindsight_core.training.crowd import crowd, gate
 from hindsight_core.training.lone import Lone, features
 from hindsight_core.training.pairs import Corpus, Pair, corpus, load, vectors_of
-from hindsight_core.training.solving import SHAPE, base, left_out, link, solve
+from hindsight_core.training.solving import SHAPE, base, left_out, link, relevance, solve, weighed
 from hindsight_core.verdicts import ReconcileSettings, verdict
 
 
@@ -74,7 +74,7 @@ def report(data: Corpus, decided: list[str]) -> dict[str, dict[str, float]]:
 def trade(data: Corpus, odds: NDArray[np.float64], concerns: NDArray[np.float64]) -> None:
     """What other thresholds of contesting would give over all writers but our own, a line each."""
     others = [i for i, pair in enumerate(data.pairs) if not pair.own]
-    for at in (0.25, 0.3, 0.35, 0.4):
+    for at in (0.2, 0.25, 0.3, 0.35):
         decided = decide(data, odds, concerns, ReconcileSettings(contest_at=at))
         found = measures([_line(data.pairs[i], decided[i]) for i in others])
         _say(f"contest_at {at:.2f} " + " · ".join(f"{m.name} {m.value:.1%}" for m in found))
@@ -119,6 +119,8 @@ def main(arguments: list[str] | None = None) -> None:
         np.savez(options.vectors.with_suffix(".odds.npz"), odds=odds, concerns=concerns)
     if options.out is None:
         return
+    final = weighed(common, np.round(relevance(common.rows, data.labels), 4))
+    told = np.flatnonzero(final.weigh)
     coefficients, offsets = link(scores[others], data.labels[others])
     weights, offset = gate(everyone, np.ones(len(everyone.pair), dtype=bool))
     lone_weights, lone_offset = lone.gate(np.ones(len(pairs), dtype=bool))
@@ -126,12 +128,13 @@ def main(arguments: list[str] | None = None) -> None:
         model=identity.model,
         dimension=identity.dimension,
         calibration=identity.calibration,
-        features=data.names,
-        centre=tuple(round(float(x), 6) for x in common.centre),
-        scale=tuple(round(float(x), 6) for x in common.scale),
+        features=tuple(data.names[i] for i in told),
+        centre=tuple(round(float(x), 6) for x in common.centre[told]),
+        scale=tuple(round(float(x), 6) for x in common.scale[told]),
+        weigh=tuple(round(float(x), 4) for x in final.weigh[told]),
         kernel=SHAPE,
-        spread=common.spread,
-        norm=common.norm,
+        spread=final.spread,
+        norm=final.norm,
         link=tuple(tuple(float(x) for x in row) for row in coefficients),
         offset=tuple(float(x) for x in offsets),
         gate=weights,
@@ -146,14 +149,14 @@ def main(arguments: list[str] | None = None) -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     np.savez_compressed(
         options.out / "reconcile.npz",
-        likeness=np.round(standard(data.rows, common.centre, common.scale) * (STEPS / CLIP)).astype(np.int8),
+        likeness=np.round(final.points.likeness[:, told] * (STEPS / CLIP)).astype(np.int8),
         old=old,
         old_step=old_step,
         new=new,
         new_step=new_step,
         projection=common.projection.astype(np.float16),
         middle=common.middle,
-        weights=solve(common.gram, data.labels, data.ridge, prior).astype(np.float32),
+        weights=solve(final.gram, data.labels, data.ridge, prior).astype(np.float32),
     )
     text = json.dumps(msgspec.to_builtins(card), ensure_ascii=False, indent=1)
     (options.out / "reconcile.json").write_text(text + "\n", "utf-8")
