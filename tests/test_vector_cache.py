@@ -16,10 +16,11 @@ from hindsight_core.cache.vectors import VectorCache
 from hindsight_core.config import Settings
 from hindsight_core.embedding import Embedder, Role
 from hindsight_core.embedding.cached import CachedEmbedder
-from hindsight_core.errors import ProviderUnavailable
+from hindsight_core.errors import OutcomeUnknown, ProviderUnavailable, StoreUnavailable
 from hindsight_core.requests import ForgetRequest, SearchRequest, UpdateRequest, WriteRequest
 from hindsight_core.service import MemoryService
-from hindsight_core.stores import open_store
+from hindsight_core.stores import ChangeSet, Log, open_store
+from hindsight_core.stores.sqlite import SqliteStore
 from serving import serving
 
 HOUR = 3600.0
@@ -251,6 +252,38 @@ async def test_erasing_removes_the_vector_of_the_turn_before_another_memory(serv
     await served.forget(ForgetRequest(ids=(first.id,), mode="erase"), caller)
     assert await kept(served, text, second.context) == set()
     assert await kept(served, second.content) == {second.content}
+
+
+class GoneAfterErasing(SqliteStore):
+    """A store whose log cannot be read any more once something was erased."""
+
+    gone = False
+
+    async def commit(
+        self, namespace: str, changes: ChangeSet, *, expected: int | None = None, searchable: bool = True
+    ) -> int:
+        done = await super().commit(namespace, changes, expected=expected, searchable=searchable)
+        self.gone = self.gone or bool(changes.erases)
+        return done
+
+    async def read(self, namespace: str, log: Log, **which: object):
+        if self.gone and log == "retrievals":
+            raise StoreUnavailable("It is gone.", remedy=_REMEDY)
+        return await super().read(namespace, log, **which)  # type: ignore[arg-type]
+
+
+async def test_what_was_erased_is_cached_nowhere_though_the_store_fails_just_after(
+    embedder: Embedder, settings: Settings, tmp_path, caller, text
+):
+    service = MemoryService(GoneAfterErasing(str(tmp_path / "h.db")), Counted(embedder), settings)
+    await service.start()
+    memory_id = await keep(service, caller, text)
+    await service.search(SearchRequest(query=text), caller)
+    assert await kept(service, text) == {text}
+    with pytest.raises(OutcomeUnknown):
+        await service.forget(ForgetRequest(ids=(memory_id,), mode="erase"), caller)
+    assert await kept(service, text) == set()
+    await service.aclose()
 
 
 async def test_without_redis_the_service_goes_on_says_so_and_recovers(served, caller, text, redis_server):

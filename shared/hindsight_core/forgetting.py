@@ -205,13 +205,12 @@ class Forgetter:
             if request.dry_run or not touched:
                 return touched, lost
             try:
-                await self._store.commit(namespace, ledger.changes(), expected=expected)
+                await work.traces.commit(self._store, namespace, ledger.changes(), expected=expected)
             except Conflict:
                 await asyncio.sleep(0.005)
                 page = await self._store.get(namespace, [record.memory.id for record in page])
                 continue
             work.changed = True
-            await work.traces.remove(self._store, namespace)
             return touched, lost
         raise Conflict("The namespace is being written so often that this run found no turn.", remedy="Try again.")
 

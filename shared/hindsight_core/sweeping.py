@@ -240,11 +240,9 @@ class _Sweep:
             if ledger.empty:
                 return []
             try:
-                await self._store.commit(self._namespace, ledger.changes(), expected=expected)
+                await traces.commit(self._store, self._namespace, ledger.changes(), expected=expected)
             except Conflict:
                 continue
-            if erased:
-                await traces.remove(self._store, self._namespace)
             return done
         return []
 

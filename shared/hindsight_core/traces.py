@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 from hindsight_core import readings
 from hindsight_core.cache.vectors import VectorCache
+from hindsight_core.errors import OutcomeUnknown, Unavailable
 from hindsight_core.models import AuditEvent, Memory, Retrieval
 from hindsight_core.quoting import Quoted
-from hindsight_core.stores import MemoryStore, Record
+from hindsight_core.stores import ChangeSet, MemoryStore, Record
 
 _PAGE = 1000
 
@@ -58,18 +59,37 @@ class Traces:
         if memory.embedding_model is not None:
             self._identities.add(memory.embedding_model)
 
-    async def remove(self, store: MemoryStore, namespace: str) -> None:
-        """Remove what is left of them once they are erased: logged searches, and what is cached, here and elsewhere."""
-        await self._unlog(store, namespace)
-        self._texts |= self._said
+    async def commit(
+        self, store: MemoryStore, namespace: str, changes: ChangeSet, *, expected: int | None = None
+    ) -> None:
+        """Erase them with this change, with what is left of them: logged searches, and what is cached anywhere.
+
+        Raises what `MemoryStore.commit` does, and `OutcomeUnknown` when the store fails after that; nothing of them is
+        cached even then.
+        """
+        await self._uncache()
+        try:
+            await store.commit(namespace, changes, expected=expected)
+        finally:
+            # A question may have been read meanwhile, and once they are gone nobody knows their texts any more.
+            await self._uncache()
+        try:
+            await self._unlog(store, namespace)
+        except OutcomeUnknown:
+            raise
+        except Unavailable as exc:
+            raise OutcomeUnknown.after(exc) from exc
+        self._texts.clear()
+        self._said.clear()
+
+    async def _uncache(self) -> None:
         readings.forget()
-        if not await self._vectors.erase(self._identities, self._texts):
+        texts = self._texts | self._said
+        if texts and not await self._vectors.erase(self._identities, texts):
             self.left = (
                 "The cache does not answer, so vectors of erased texts may stay in it"
                 f" until it does, for {self._vectors.ttl:g} s at most."
             )
-        self._texts.clear()
-        self._said.clear()
 
     async def _unlog(self, store: MemoryStore, namespace: str) -> None:
         """Remove the logged searches that quote one of the texts, of those that were not looked at yet."""
