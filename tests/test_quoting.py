@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from hindsight_core.caller import Caller
+from hindsight_core.config import Settings
+from hindsight_core.embedding import Embedder
 from hindsight_core.quoting import Quoted
 from hindsight_core.requests import ForgetRequest, PageRequest, SearchRequest, UpdateRequest, WriteRequest
 from hindsight_core.service import MemoryService
+from hindsight_core.stores import ChangeSet
+from hindsight_core.stores.sqlite import SqliteStore
+from samples import OpenStore
 
 NOW = datetime(2025, 6, 1, 12, tzinfo=UTC)
 
@@ -78,6 +85,55 @@ async def test_what_an_erased_memory_said_before_it_was_changed_is_quoted_too(se
     await service.search(SearchRequest(query="key under the fern", user_id="bob", now=NOW), caller)
     await service.forget(ForgetRequest(ids=(decision.memory_id,), mode="erase", now=NOW), caller)
     assert await logged(service, caller) == []
+
+
+async def test_a_search_that_another_process_logs_after_the_erasure_is_not_kept(
+    opened: OpenStore, embedder: Embedder, settings: Settings, caller: Caller
+):
+    one, other = [MemoryService(await opened(), embedder, settings) for _ in range(2)]
+    written = WriteRequest(content="My sister is allergic to peanuts.", user_id="ann", now=NOW, force=True)
+    (decision,) = (await one.write(written, caller)).results
+    assert decision.memory_id is not None
+    await other.search(SearchRequest(query="Who is allergic to peanuts?", user_id="bob", now=NOW), caller)
+    await one.forget(ForgetRequest(ids=(decision.memory_id,), mode="erase", now=NOW), caller)
+    await other.flush()
+    assert await logged(one, caller) == []
+    # Who asks after it says so anew, and what changed without an erasure costs no search.
+    await other.search(SearchRequest(query="Who is allergic to peanuts?", user_id="bob", now=NOW), caller)
+    await one.write(written, caller)
+    await other.flush()
+    assert await logged(one, caller) == ["Who is allergic to peanuts?"]
+
+
+async def test_a_search_that_is_logged_late_under_an_earlier_instant_is_looked_for_too(
+    tmp_path: Path, embedder: Embedder, settings: Settings, caller: Caller
+):
+    store = LogsAtLast(str(tmp_path / "late.db"))
+    await store.prepare(None)
+    service = MemoryService(store, embedder, settings)
+    written = WriteRequest(content="My sister is allergic to peanuts.", user_id="ann", now=NOW, force=True)
+    (decision,) = (await service.write(written, caller)).results
+    assert decision.memory_id is not None
+    early, late = NOW - timedelta(minutes=1), NOW
+    await service.search(SearchRequest(query="Who is allergic to peanuts?", user_id="bob", now=early), caller)
+    await service.flush()
+    store.late = await store.read("default", "retrievals")
+    await store.unlog("default", [entry.id for entry in store.late])
+    await service.search(SearchRequest(query="Where did I park the car?", user_id="bob", now=late), caller)
+    await service.forget(ForgetRequest(ids=(decision.memory_id,), mode="erase", now=NOW), caller)
+    assert await logged(service, caller) == ["Where did I park the car?"]
+    await store.aclose()
+
+
+class LogsAtLast(SqliteStore):
+    """A store in which somebody logs searches in the last moment before an erasure."""
+
+    late: Any = ()
+
+    async def commit(self, namespace: str, changes: ChangeSet, **options: Any) -> int:
+        if changes.erases:
+            await self.log(namespace, retrievals=self.late)
+        return await super().commit(namespace, changes, **options)
 
 
 async def logged(service: MemoryService, caller: Caller) -> list[str]:

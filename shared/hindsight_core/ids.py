@@ -44,6 +44,11 @@ new_id = IdSource()
 """`new_id(at)`: a fresh ULID of this process for an aware instant."""
 
 
+def first_id(at: datetime) -> str:
+    """The lowest ULID of an aware instant: those of that millisecond and later sort after it."""
+    return _encode(max(0, millis(at)) << 80)
+
+
 def stable_id(*parts: str) -> str:
     """The id of these parts: 26 characters like a ULID's, always the same, different for any other parts."""
     return _encode(_digest(16, parts))

@@ -27,12 +27,13 @@ class Journal:
         self._keep_retrievals = retrievals
         self._accesses: dict[str, dict[str, Access]] = {}
         self._retrievals: dict[str, list[Retrieval]] = {}
+        self._seen: dict[str, int] = {}
         self._size = 0
         self._timer: asyncio.Task[None] | None = None
         self._writing = asyncio.Lock()
 
-    def record(self, namespace: str, retrieval: Retrieval | None, accesses: Sequence[Access]) -> None:
-        """Note one search, or accesses alone; returns at once."""
+    def record(self, namespace: str, retrieval: Retrieval | None, accesses: Sequence[Access], *, seen: int = 0) -> None:
+        """Note one search of the namespace at sequence `seen`, or accesses alone; returns at once."""
         if self._size >= HOLD_AT_MOST:
             return
         counts = self._accesses.setdefault(namespace, {})
@@ -45,6 +46,7 @@ class Journal:
             )
         if retrieval is not None and self._keep_retrievals:
             self._retrievals.setdefault(namespace, []).append(retrieval)
+            self._seen[namespace] = min(seen, self._seen.get(namespace, seen))
         self._size += 1
         if self._timer is None or self._timer.done():
             self._timer = asyncio.create_task(self._later())
@@ -57,6 +59,7 @@ class Journal:
     async def _write(self) -> None:
         accesses, self._accesses = self._accesses, {}
         retrievals, self._retrievals = self._retrievals, {}
+        seen, self._seen = self._seen, {}
         self._size = 0
         for namespace in accesses.keys() | retrievals.keys():
             try:
@@ -64,6 +67,7 @@ class Journal:
                     namespace,
                     accesses=list(accesses.get(namespace, {}).values()),
                     retrievals=retrievals.get(namespace, []),
+                    seen=seen.get(namespace),
                 )
             except HindsightError as exc:
                 _log.warning("journal.dropped", extra={"namespace": namespace, "detail": exc.detail})

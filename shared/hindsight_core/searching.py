@@ -26,7 +26,7 @@ from hindsight_core.recall import recall_for
 from hindsight_core.requests import RecallRequest, SearchRequest
 from hindsight_core.reranking import DEPTH, Comparison, compares
 from hindsight_core.responses import ContextBlock, Counts, QueryReading, Recall, SearchResponse
-from hindsight_core.stores import Access, MemoryStore, Query, Ranked, RankedPage, Vector
+from hindsight_core.stores import Access, Head, MemoryStore, Query, Ranked, RankedPage, Vector
 
 ALWAYS = Recall(needed=True, why="Asked to search always.")
 _LEXICAL_ONLY = (0.0, 1.0)
@@ -58,7 +58,8 @@ class Searcher:
         recall = ALWAYS
         if request.mode == "auto":
             recall = await recall_for(request, self._embedder)
-        response, evidence = await self._answer(request, caller, now, recall)
+        head = await self._store.head(scope.namespace)
+        response, evidence = await self._answer(request, caller, now, recall, head)
         took = round((time.perf_counter() - started) * 1000, 3)
         response = msgspec.structs.replace(response, took_ms=took)
         self._journal.record(
@@ -75,6 +76,7 @@ class Searcher:
                 degraded=response.degraded,
             ),
             [Access(memory_id=hit.memory.id, at=millis(now)) for hit in response.hits],
+            seen=head.sequence,
         )
         return response
 
@@ -83,14 +85,13 @@ class Searcher:
         return await recall_for(request, self._embedder)
 
     async def _answer(
-        self, request: SearchRequest, caller: Caller, now: datetime, recall: Recall
+        self, request: SearchRequest, caller: Caller, now: datetime, recall: Recall, head: Head
     ) -> tuple[SearchResponse, tuple[dict[str, float], ...]]:
         """The answer, and for each of its hits what the other hits say for it."""
         scope = caller.scope(request)
         intent = _intent(request.intent)
         as_of = None if request.as_of is None else instant(request.as_of, "as_of", request.timezone)
         named = request.filters.status not in {None, ()}
-        head = await self._store.head(scope.namespace)
         present = present_of(head, now)
         local = (as_of or now).astimezone(time_zone(request.timezone))
         question = read(request.query, local, head.speakers)

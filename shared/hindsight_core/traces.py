@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 
 from hindsight_core import readings
 from hindsight_core.cache.vectors import VectorCache
 from hindsight_core.errors import OutcomeUnknown, Unavailable
+from hindsight_core.ids import first_id
 from hindsight_core.models import AuditEvent, Memory, Retrieval
 from hindsight_core.quoting import Quoted
 from hindsight_core.stores import ChangeSet, MemoryStore, Record
 
 _PAGE = 1000
+# Searches are logged a moment after they were made, by clocks that differ; so late they are still looked for.
+_LATE = timedelta(minutes=5)
 
 
 class Traces:
     """Collects texts that are about to be erased, while they can still be read, and removes what is left of them.
 
     Logged searches go before the erasure, which could not be found any more if it broke off after, and once more after
-    it: somebody may have asked meanwhile.
+    it: somebody may have asked meanwhile. What other processes have asked but not logged by then the store refuses.
     """
 
     def __init__(self, vectors: VectorCache) -> None:
@@ -96,7 +100,9 @@ class Traces:
         if not self._said:
             return
         quoted = Quoted(self._said)
-        while page := await store.read(namespace, "retrievals", after=self._looked_to, limit=_PAGE):
+        after = self._looked_to
+        while page := await store.read(namespace, "retrievals", after=after, limit=_PAGE):
             entries = [entry for entry in page if isinstance(entry, Retrieval)]
-            self._looked_to = entries[-1].id
             await store.unlog(namespace, [entry.id for entry in entries if quoted.by(entry.query)])
+            after = entries[-1].id
+            self._looked_to = first_id(entries[-1].at - _LATE)

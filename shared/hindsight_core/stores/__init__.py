@@ -259,9 +259,18 @@ class MemoryStore(Protocol):
         ...
 
     async def log(
-        self, namespace: str, *, accesses: Sequence[Access] = (), retrievals: Sequence[Retrieval] = ()
+        self,
+        namespace: str,
+        *,
+        accesses: Sequence[Access] = (),
+        retrievals: Sequence[Retrieval] = (),
+        seen: int | None = None,
     ) -> None:
-        """Keep statistics and the retrieval log; a memory that is gone stays gone, no version or clock changes."""
+        """Keep statistics and the retrieval log; a memory that is gone stays gone, no version or clock changes.
+
+        No retrieval is kept where something was erased after the sequence `seen`: a question may quote that, and
+        whoever erased it has looked through the log already.
+        """
         ...
 
     async def read(

@@ -282,9 +282,13 @@ def prune(connection: sqlite3.Connection, namespace: str, log: str, before: int,
 
 
 def write_log(
-    connection: sqlite3.Connection, namespace: str, accesses: Sequence[Access], retrievals: Sequence[Retrieval]
+    connection: sqlite3.Connection,
+    namespace: str,
+    accesses: Sequence[Access],
+    retrievals: Sequence[Retrieval],
+    seen: int | None,
 ) -> None:
-    """Count accesses of memories that exist, and keep retrievals; inside a transaction of the caller's."""
+    """See `MemoryStore.log`; inside a transaction of the caller's."""
     connection.execute("INSERT OR IGNORE INTO namespaces (name) VALUES (?)", (namespace,))
     (number,) = connection.execute("SELECT number FROM namespaces WHERE name = ?", (namespace,)).fetchone()
     connection.executemany(
@@ -292,7 +296,9 @@ def write_log(
         " ON CONFLICT (row) DO UPDATE SET count = count + excluded.count, at = max(ifnull(at, 0), excluded.at)",
         [(access.count, access.at, number, access.memory_id) for access in accesses],
     )
-    for retrieval in retrievals:
+    since = "SELECT 1 FROM tombstones WHERE namespace = ? AND sequence > ? AND id IS NOT NULL LIMIT 1"
+    late = seen is not None and connection.execute(since, (number, seen)).fetchone() is not None
+    for retrieval in () if late else retrievals:
         hits = {memory_id for memory_id, _, _ in retrieval.hits}
         if hits != existing(connection, number, sorted(hits)):
             continue  # a hit was erased since, and the query may quote it

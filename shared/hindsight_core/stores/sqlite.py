@@ -143,12 +143,17 @@ class SqliteStore:
         return await self._read(lambda connection: reading.namespaces(connection, after, limit))
 
     async def log(
-        self, namespace: str, *, accesses: Sequence[Access] = (), retrievals: Sequence[Retrieval] = ()
+        self,
+        namespace: str,
+        *,
+        accesses: Sequence[Access] = (),
+        retrievals: Sequence[Retrieval] = (),
+        seen: int | None = None,
     ) -> None:
         def run() -> None:
             # Statistics are not worth a wait for the disk.
             self._connections.write(
-                lambda open_one: write_log(open_one, namespace, accesses, retrievals), durable=False
+                lambda open_one: write_log(open_one, namespace, accesses, retrievals, seen), durable=False
             )
 
         await self._on(self._writer, run)

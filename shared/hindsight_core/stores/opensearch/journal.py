@@ -86,6 +86,14 @@ class Journal:
         found = await self._indices.documents("journal", places, routing=namespace, source=False)
         return {memory_id for memory_id, one in zip(ids, found, strict=True) if one is not None}
 
+    async def erased_after(self, namespace: str, version: int) -> bool:
+        """Whether a change after the one of this version has erased something."""
+        await self._indices.refresh("journal")
+        filters: list[Json] = [{"term": {"namespace": namespace}}, {"term": {"log": "tombstone"}}]
+        filters.append({"range": {"version": {"gt": version}}})
+        body: Json = {"size": 1, "query": {"bool": {"filter": filters}}, "_source": False, "terminate_after": 1}
+        return bool((await self._indices.search("journal", namespace, body))["hits"]["hits"])
+
     async def erasures(self, namespace: str, after: str | None, limit: int) -> list[str]:
         """See `MemoryStore.erasures`."""
         await self._indices.refresh("journal")

@@ -193,7 +193,12 @@ class OpenSearchStore:
             return await namespaces(self._indices, after, limit)
 
     async def log(
-        self, namespace: str, *, accesses: Sequence[Access] = (), retrievals: Sequence[Retrieval] = ()
+        self,
+        namespace: str,
+        *,
+        accesses: Sequence[Access] = (),
+        retrievals: Sequence[Retrieval] = (),
+        seen: int | None = None,
     ) -> None:
         async with self._in_time():
             ids = {access.memory_id for access in accesses}
@@ -208,6 +213,11 @@ class OpenSearchStore:
             hits = sorted({memory_id for entry in kept for memory_id, _, _ in entry.hits})
             left = await self._sources(namespace, hits, ["born"])
             late = [entry for entry in kept if any(memory_id not in left for memory_id, _, _ in entry.hits)]
+            # Nor does a hit tell of a question that quotes what was erased and has found nothing of it. Whoever erases
+            # something after this finds the entry.
+            state = await self._intents.settled(namespace) if kept and seen is not None else None
+            if state is not None and seen is not None and seen < state.sequence:
+                late = kept if await self._journal.erased_after(namespace, state.epoch + seen) else late
             await self._journal.drop(namespace, [entry.id for entry in late])
 
     async def read(
