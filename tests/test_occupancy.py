@@ -121,3 +121,24 @@ async def test_of_two_at_once_one_gets_the_slot(service, caller):
     assert all(isinstance(one, SlotTaken) for one in done if isinstance(one, HindsightError))
     found = await service.search(SearchRequest(query="wifi", now=NOW), caller)
     assert sum(hit.memory.key == "wifi" for hit in found.hits) == 1
+
+
+@pytest.mark.parametrize("first", ALPHA)
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [({"ttl": "30d"}, "expires_at"), ({"expires_at": None}, "expires_at"), ({"pinned": True}, "pinned")],
+)
+async def test_what_has_expired_is_not_revived_beside_what_holds_its_slot(service, caller, first, change, field):
+    old = await write(service, caller, first, ttl="1h")
+    new = await write(service, caller, BETA[first], 120)
+    later = NOW + timedelta(hours=3)
+    with pytest.raises(SlotTaken, match=new.id) as caught:
+        await service.update(old.id, UpdateRequest(now=later, **change), caller)
+    assert [error.field for error in caught.value.errors] == [field]
+    assert await active(service, caller) == {BETA[first]}
+    # What stays expired takes no room, and what holds the slot may last as long as it likes.
+    await service.update(old.id, UpdateRequest(now=later, tags=("old",)), caller)
+    await service.update(new.id, UpdateRequest(now=later, **change), caller)
+    await forget(service, caller, new)
+    await service.update(old.id, UpdateRequest(now=later, **change), caller)
+    assert await active(service, caller) == {first}

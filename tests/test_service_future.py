@@ -133,3 +133,22 @@ async def test_a_clock_that_is_a_little_behind_finds_what_was_just_written(servi
     await write(service, caller, "The lamp is on", ahead)
     answer = await service.search(SearchRequest(query="lamp"), caller)
     assert [hit.memory.content for hit in answer.hits] == ["The lamp is on"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "question"),
+    [
+        ("My address is 1 Old Street", "From 2027 my address is 2 New Street", "what is my address"),
+        ("我的地址是旧街1号", "从2027年起我的地址是新街2号", "我的地址是什么"),
+    ],
+)
+async def test_one_clock_that_is_far_ahead_changes_no_other_users_present(service, caller, old, new, question):
+    await write(service, caller, old, TOLD)
+    begins = datetime(2027, 1, 1, tzinfo=UTC)
+    assert (await write(service, caller, new, TOLD, valid_from=begins)).decision == "supersede"
+    await write(service, caller, "The parrot is green", datetime(2099, 1, 1, tzinfo=UTC), user_id="bo")
+    assert await found(service, caller, question, SOON) == {old: None}
+    # Whoever comes from the year 2099 by their own clock sees what holds then.
+    seen = await found(service, caller, question, datetime(2099, 1, 1, tzinfo=UTC))
+    assert new in seen
+    assert old not in seen

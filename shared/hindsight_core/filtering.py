@@ -15,6 +15,9 @@ from hindsight_core.stores import Head, Where
 
 T = TypeVar("T")
 
+# How far the clocks of two callers may lie apart without either missing what the other has just written.
+CLOCKS_DIFFER = timedelta(minutes=5)
+
 
 def scope_where(scope: Scope, *, everything: bool = False) -> Where:
     """Whose memories: the namespace's, narrowed by user, session and task, with the private ones of this agent.
@@ -64,12 +67,14 @@ def theirs(scope: Scope, now: datetime) -> Where:
 
 
 def present_of(head: Head, now: datetime) -> datetime:
-    """The instant at which a memory must hold to be seen without `as_of`.
+    """The instant at which a memory must hold to be seen without `as_of`: `now`, by the clock that is ahead.
 
-    Whoever's clock is behind sees what was last written all the same. What was replaced at the very instant at which it
-    began keeps a millisecond, which is over.
+    Whoever's clock is behind by up to `CLOCKS_DIFFER` sees what was last written all the same; a change that claims to
+    come from further ahead moves nobody's present by more. What was replaced at the very instant at which it began
+    keeps a millisecond, which is over.
     """
-    return datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=max(millis(now), head.latest) + 1)
+    ahead = min(max(head.latest - millis(now), 0), CLOCKS_DIFFER // timedelta(milliseconds=1))
+    return datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=millis(now) + ahead + 1)
 
 
 def where_of(

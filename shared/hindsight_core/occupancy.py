@@ -12,6 +12,12 @@ from hindsight_core.stores import MemoryStore, Where
 _MOST = 100
 
 
+def stands(memory: Memory, now: datetime) -> bool:
+    """Whether a memory fills a slot at `now`: it has a key, is active and has not expired."""
+    lives = memory.pinned or memory.expires_at is None or memory.expires_at > now
+    return memory.key is not None and memory.status == "active" and lives
+
+
 async def holders(store: MemoryStore, memory: Memory, now: datetime) -> list[Memory]:
     """The others that are active in a memory's slot, as writes see it: same key, same user, same visibility."""
     if memory.key is None:

@@ -16,7 +16,7 @@ from hindsight_core.errors import Conflict, FieldError, InvalidInput, SlotTaken
 from hindsight_core.forgetting import Forgetter
 from hindsight_core.ledger import Ledger, open_ledger
 from hindsight_core.models import Memory
-from hindsight_core.occupancy import holders, taken
+from hindsight_core.occupancy import holders, stands, taken
 from hindsight_core.passages import Passages
 from hindsight_core.rebuilding import rebuilt
 from hindsight_core.requests import ResolveRequest, UpdateRequest
@@ -89,12 +89,12 @@ class Updater:
 
     async def _free(self, before: Memory, after: Memory, now: datetime) -> int | None:
         """Nothing else is active in the slot that a memory comes into; the sequence for which this holds."""
-        moved = (after.key, after.visibility) != (before.key, before.visibility)
-        if after.key is None or after.status != "active" or not moved:
+        moved = next((name for name in ("key", "visibility") if getattr(after, name) != getattr(before, name)), None)
+        if not stands(after, now) or (stands(before, now) and moved is None):
             return None
         sequence = (await self._store.head(after.namespace)).sequence
         for holder in await holders(self._store, after, now):
-            raise taken(after, holder, "key" if after.key != before.key else "visibility")
+            raise taken(after, holder, moved or ("pinned" if after.pinned else "expires_at"))
         return sequence
 
     async def resolve(self, memory_id: str, request: ResolveRequest, caller: Caller) -> ResolveResponse:

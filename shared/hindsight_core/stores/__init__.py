@@ -131,7 +131,8 @@ class Neighbour(msgspec.Struct, frozen=True, kw_only=True):
 class Head(msgspec.Struct, frozen=True, kw_only=True):
     """The state a plan was made for: the namespace's change sequence, its size, and who has spoken in it.
 
-    `latest` is when it was changed last, by the clocks of those who did, in Unix milliseconds; 0 where it never was.
+    `latest` is the latest instant at which it was changed, by the clocks of those who did, in Unix milliseconds, in
+    whatever order they came; 0 where it never was.
     """
 
     sequence: int

@@ -59,15 +59,12 @@ def head(connection: sqlite3.Connection, namespace: str) -> Head:
         return Head(sequence=0, memories=0)
     number, sequence, memories = found
     speakers = connection.execute("SELECT speaker FROM speakers WHERE namespace = ?", (number,))
-    # The ids of runs are their order in time.
-    latest = connection.execute(
-        "SELECT at FROM runs WHERE namespace = ? ORDER BY id DESC LIMIT 1", (number,)
-    ).fetchone()
+    (latest,) = connection.execute("SELECT max(at) FROM runs WHERE namespace = ?", (number,)).fetchone()
     return Head(
         sequence=sequence,
         memories=memories,
         speakers=frozenset(name for (name,) in speakers),
-        latest=latest[0] if latest else 0,
+        latest=latest or 0,
     )
 
 

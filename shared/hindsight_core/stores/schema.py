@@ -107,6 +107,9 @@ MIGRATIONS: tuple[str, ...] = (
     """
     CREATE INDEX bodies_context ON bodies (row) WHERE instr(memory, x'2c22636f6e74657874223a22') > 0;
     """,
+    """
+    CREATE INDEX runs_at ON runs (namespace, at);
+    """,
 )
 
 # Says whose file it is, so that a database of another program is never taken for an empty one.
