@@ -6,17 +6,19 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from hindsight_core.caller import Caller
 from hindsight_core.config import Settings
 from hindsight_core.embedding import Embedder
+from hindsight_core.models import Retrieval
 from hindsight_core.quoting import Quoted
-from hindsight_core.requests import ForgetRequest, PageRequest, SearchRequest, UpdateRequest, WriteRequest
+from hindsight_core.requests import ForgetRequest, PageRequest, SearchRequest, SweepRequest, UpdateRequest, WriteRequest
 from hindsight_core.service import MemoryService
-from hindsight_core.stores import ChangeSet
+from hindsight_core.stores import ChangeSet, Log
 from hindsight_core.stores.sqlite import SqliteStore
-from samples import OpenStore
+from samples import NAMESPACE, START, OpenStore, memory, puts, record, retrieval
 
 NOW = datetime(2025, 6, 1, 12, tzinfo=UTC)
 
@@ -122,6 +124,40 @@ async def test_a_search_that_is_logged_late_under_an_earlier_instant_is_looked_f
     await service.search(SearchRequest(query="Where did I park the car?", user_id="bob", now=late), caller)
     await service.forget(ForgetRequest(ids=(decision.memory_id,), mode="erase", now=NOW), caller)
     assert await logged(service, caller) == ["Where did I park the car?"]
+    await store.aclose()
+
+
+class Counting(SqliteStore):
+    """A store that counts how often its log of searches is read from the beginning."""
+
+    looks = 0
+
+    async def read(self, namespace: str, log: Log, **which: Any) -> Any:
+        self.looks += log == "retrievals" and which.get("after") is None
+        return await super().read(namespace, log, **which)
+
+
+@pytest.mark.parametrize("way", ["forget", "purge"])
+async def test_the_log_is_looked_through_once_for_many_pages_of_what_is_erased(
+    tmp_path: Path, settings: Settings, caller: Caller, way: str
+):
+    store = Counting(str(tmp_path / "many.db"))
+    await store.prepare(None)
+    service = MemoryService(store, None, msgspec.structs.replace(settings, purge_after="1d"))
+    names = [f"{number:04}x" for number in range(1100)]
+    kept = [memory(f"m{name}", f"The locker is {name}", status="archived", forgotten_at=START) for name in names]
+    await store.commit(NAMESPACE, puts(*(record(one, None) for one in kept)))
+    await store.log(NAMESPACE, retrievals=[retrieval(f"q{name}", [], f"Whose is {name}?") for name in (*names, "9x")])
+    later = START + timedelta(days=9)
+    if way == "forget":
+        erase = ForgetRequest(all=True, mode="erase", namespace=NAMESPACE, now=later)
+        assert (await service.forget(erase, caller)).count == len(names)
+    else:
+        sweep = SweepRequest(policies=("purge",), namespace=NAMESPACE, now=later)
+        assert (await service.sweep(sweep, caller)).count == len(names)
+    left = await store.read(NAMESPACE, "retrievals", after="", limit=10)
+    assert [entry.query for entry in left if isinstance(entry, Retrieval)] == ["Whose is 9x?"]
+    assert store.looks == 1
     await store.aclose()
 
 

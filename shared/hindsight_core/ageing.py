@@ -53,6 +53,18 @@ async def abandoned(view: View, after: str | None) -> AsyncGenerator[Page]:
         yield page
 
 
+async def next_outlived(view: View, after: str | None, most: int) -> list[Memory]:
+    """What `outlived` finds next, about `most` of it."""
+    found: list[Memory] = []
+    pages = outlived(view, after)
+    async for page in pages:
+        found += [one.memory for one in page.found]
+        if len(found) >= most:
+            break
+    await pages.aclose()
+    return found
+
+
 async def outlived(view: View, after: str | None) -> AsyncGenerator[Page]:
     """What was archived long ago, and what was derived from it, which goes first or at least does without it."""
     if view.rules.purge_after is None:

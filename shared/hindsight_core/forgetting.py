@@ -24,7 +24,7 @@ from hindsight_core.requests import Filters, ForgetRequest
 from hindsight_core.responses import Affected, ForgetResponse
 from hindsight_core.retention import Verdict, applied
 from hindsight_core.stores import MemoryStore, Query, Record
-from hindsight_core.traces import Traces
+from hindsight_core.traces import AHEAD, Traces
 
 PAGE = 500
 EXCERPT = 80
@@ -80,7 +80,7 @@ class Forgetter:
         told: list[Affected] = []
         count = 0
         try:
-            async for page in self._selected(request, scope, now, least_relevance):
+            async for page in self._selected(work, now, least_relevance):
                 run = msgspec.structs.replace(ledger.run, count=count)
                 touched = await self._forget_page(work, run, page)
                 count += len(touched)
@@ -112,9 +112,8 @@ class Forgetter:
             raise NotFound(f"There is no run {run_id!r} in this namespace.")
         return found[0]
 
-    async def _selected(
-        self, request: ForgetRequest, scope: Scope, now: datetime, least_relevance: float
-    ) -> AsyncIterator[list[Record]]:
+    async def _selected(self, work: _Work, now: datetime, least_relevance: float) -> AsyncIterator[list[Record]]:
+        request, scope = work.request, work.scope
         if request.query is not None:
             yield await self._by_query(request, scope, now, least_relevance)
             return
@@ -123,10 +122,18 @@ class Forgetter:
             ids = request.ids if filters.ids is None else tuple(id_ for id_ in request.ids if id_ in filters.ids)
             filters = msgspec.structs.replace(filters, ids=ids)
         where = where_of(scope, filters, zone=request.timezone, everything=True)
+        erasing = request.mode == "erase" and not request.dry_run
         after: str | None = None
+        looked = 0
         while page := await self._store.scan(scope.namespace, where, after=after, limit=PAGE):
-            yield page
             after = page[-1].memory.id
+            if erasing and looked == 0 and len(page) == PAGE:
+                rest = await self._store.scan(scope.namespace, where, after=after, limit=AHEAD - PAGE, vectors=False)
+                memories = [record.memory for record in (*page, *rest)]
+                await work.traces.ahead(self._store, scope.namespace, memories)
+                looked = len(memories)
+            looked = max(0, looked - len(page))
+            yield page
 
     async def _by_query(
         self, request: ForgetRequest, scope: Scope, now: datetime, least_relevance: float

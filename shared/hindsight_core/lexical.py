@@ -69,21 +69,27 @@ def stem(word: str) -> str:
 
 def tokens(text: str) -> list[str]:
     """The terms of a text in order, repeats kept. Never raises; an unreadable text has none."""
-    found: list[str] = []
-    stops = stop_words()
-    for match in _RUNS.finditer(unicodedata.normalize("NFKC", text).lower()):
-        run = match.group()
-        if _IS_CJK.match(run):
-            grams = [run[i : i + 2] for i in range(len(run) - 1)] or [run]
-            found.extend(gram for gram in grams if gram not in stops)
-            continue
-        word = run.replace("’", "'")
-        if word in stops:
-            continue
-        word = word.removesuffix("'s")
-        pieces = (piece for piece in word.split("'") if piece and piece not in stops)
-        found.extend(stem(piece[:MAX_TOKEN_LENGTH]) for piece in pieces)
+    return [term for run in runs(text) for term in terms_of(run)]
+
+
+def runs(text: str) -> list[str]:
+    """What `tokens` splits a text into first, lower-cased: words, and stretches written without spaces."""
+    found: list[str] = _RUNS.findall(unicodedata.normalize("NFKC", text).lower())
     return found
+
+
+def terms_of(run: str) -> list[str]:
+    """The terms of one of these."""
+    stops = stop_words()
+    if _IS_CJK.match(run):
+        grams = [run[i : i + 2] for i in range(len(run) - 1)] or [run]
+        return [gram for gram in grams if gram not in stops]
+    word = run.replace("’", "'")
+    if word in stops:
+        return []
+    word = word.removesuffix("'s")
+    pieces = (piece for piece in word.split("'") if piece and piece not in stops)
+    return [stem(piece[:MAX_TOKEN_LENGTH]) for piece in pieces]
 
 
 def impacts(terms: list[str]) -> dict[str, float]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection
 
-from hindsight_core.lexical import tokens
+from hindsight_core.lexical import runs, terms_of, tokens
 
 # So many words in a row, stop words aside (in Chinese so many pairs of characters), are no coincidence.
 _IN_A_ROW = 3
@@ -13,6 +13,8 @@ _OF_THE_TEXT = 1 / 2
 _OF_THE_QUESTION = 2 / 3
 # A number or code of so many characters is told from others by itself.
 _TELLING = 4
+# So many words are remembered with their stems: questions repeat them, and stemming costs more than all else.
+_REMEMBERED = 20_000
 
 
 class Quoted:
@@ -29,6 +31,7 @@ class Quoted:
         self._holding: dict[str, list[int]] = defaultdict(list)
         self._rows: set[tuple[str, ...]] = set()
         self._telling: set[str] = set()
+        self._terms: dict[str, list[str]] = {}
         for text in set(texts):
             words = tokens(text)
             if not words:
@@ -41,8 +44,8 @@ class Quoted:
 
     def by(self, question: str) -> bool:
         """Whether this question quotes one of them."""
-        words = tokens(question)
-        if not words or not self._sizes:
+        words = [term for run in runs(question) for term in self._of(run)]
+        if self._holding.keys().isdisjoint(words):
             return False
         distinct = set(words)
         if self._telling & distinct or any(row in self._rows for row in _rows(words)):
@@ -52,6 +55,14 @@ class Quoted:
             count >= _OF_THE_QUESTION * len(distinct) or count >= _OF_THE_TEXT * self._sizes[number]
             for number, count in shared.items()
         )
+
+    def _of(self, run: str) -> list[str]:
+        if (known := self._terms.get(run)) is not None:
+            return known
+        if len(self._terms) >= _REMEMBERED:
+            self._terms.clear()
+        found = self._terms[run] = terms_of(run)
+        return found
 
 
 def _rows(words: list[str]) -> list[tuple[str, ...]]:

@@ -16,7 +16,7 @@ from datetime import datetime
 import msgspec
 from msgspec.structs import replace
 
-from hindsight_core.ageing import abandoned, expired, outlived, unused
+from hindsight_core.ageing import abandoned, expired, next_outlived, outlived, unused
 from hindsight_core.cache.vectors import VectorCache
 from hindsight_core.caller import Caller
 from hindsight_core.consolidation import recurring
@@ -35,7 +35,7 @@ from hindsight_core.requests import Policy, SweepRequest
 from hindsight_core.responses import Affected, PolicyReport, SweepReport
 from hindsight_core.retention import Rules, applied
 from hindsight_core.stores import MemoryStore, Record
-from hindsight_core.traces import Traces
+from hindsight_core.traces import AHEAD, Traces
 from hindsight_core.turns import Turns
 from hindsight_core.upkeep import outdated
 from hindsight_core.wordings import Wording
@@ -116,7 +116,6 @@ class _Sweep:
         caller: Caller,
         wording: Wording | None,
     ) -> None:
-        self._vectors = vectors
         self._store = store
         self._pace = pace
         self._namespace = namespace
@@ -125,6 +124,8 @@ class _Sweep:
         self._now = caller.clock(request)
         asked = request.policies or tuple(PASSES)
         self.policies: list[Policy] = [policy for policy in PASSES if policy in asked]
+        self._traces = Traces(vectors)
+        self._looked = 0
         self._view = View(store, namespace, rules, self._now, dry_run=request.dry_run, wording=wording)
         self._affected: list[Affected] = []
         self._reports: list[PolicyReport] = []
@@ -179,6 +180,8 @@ class _Sweep:
         try:
             async for page in pages:
                 taken = page.found[: self._view.room]
+                if policy == "purge" and not self._request.dry_run:
+                    await self._look_ahead(taken, after)
                 done = await self._settle(taken, replace(place, count=place.count + len(self._affected)))
                 self._affected += [one for one, _ in done]
                 actions.update(action for _, action in done)
@@ -196,6 +199,15 @@ class _Sweep:
         finally:
             await pages.aclose()
         return False, None, examined, dict(actions)
+
+    async def _look_ahead(self, found: Sequence[Found], after: str | None) -> None:
+        """Look through the logged searches once for many pages of what is going to be erased, from `after` on."""
+        if self._looked < len(found):
+            memories = await next_outlived(self._view, after, min(AHEAD, self._view.room))
+            if len(memories) > len(found):
+                await self._traces.ahead(self._store, self._namespace, memories)
+                self._looked = len(memories)
+        self._looked = max(0, self._looked - len(found))
 
     async def _settle(self, found: Sequence[Found], place: _Place) -> list[tuple[Affected, str]]:
         """Do it, in one change; what has changed since it was looked at is left to the next sweep."""
@@ -233,7 +245,7 @@ class _Sweep:
                     ledger.erase(record, reason)
                 else:
                     ledger.replace(record, replace(record, memory=after), one.verdict.action, reason)
-            traces = Traces(self._vectors)
+            traces = self._traces
             if erased:
                 await traces.of(self._store, self._namespace, erased)
                 await clear_contexts(self._store, ledger, erased, self._namespace, traces)

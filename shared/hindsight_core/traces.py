@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from datetime import timedelta
 
 from hindsight_core import readings
@@ -14,6 +15,9 @@ from hindsight_core.quoting import Quoted
 from hindsight_core.stores import ChangeSet, MemoryStore, Record
 
 _PAGE = 1000
+_CHUNK = 500
+AHEAD = 4000
+"""Of so many memories the texts may be looked for at once: they and their words are held meanwhile."""
 # Searches are logged a moment after they were made, by clocks that differ; so late they are still looked for.
 _LATE = timedelta(minutes=5)
 
@@ -30,34 +34,32 @@ class Traces:
         self._texts: set[str] = set()
         self._said: set[str] = set()
         self._identities: set[str] = set()
+        # What the log was looked through for, from its beginning to this id.
+        self._sought: set[str] = set()
+        self._quoted = Quoted(())
         self._looked_to: str | None = None
         self.left: str | None = None
         """What could not be removed, as a sentence for the caller."""
 
+    async def ahead(self, store: MemoryStore, namespace: str, memories: Sequence[Memory]) -> None:
+        """Remove the logged searches that quote these, which are to be erased soon, in one look for all of them."""
+        found = [memory async for memory in _versions(store, namespace, memories)]
+        await self._seek(store, namespace, set(_said(found)))
+
     async def of(self, store: MemoryStore, namespace: str, records: Sequence[Record]) -> None:
         """Note all texts of these memories, those of earlier versions and the turn before them too."""
-        for record in records:
-            self._note(record.memory)
-        changed = [record.memory.id for record in records if record.memory.version > 1]
-        after: str | None = None
-        while changed and (page := await store.read(namespace, "events", memory_ids=changed, after=after, limit=_PAGE)):
-            for event in page:
-                assert isinstance(event, AuditEvent)
-                self._note(event.before)
-                self._note(event.after)
-                after = event.id
-        self._looked_to = None
-        await self._unlog(store, namespace)
+        async for memory in _versions(store, namespace, [record.memory for record in records]):
+            self._said.update(_said([memory]))
+            self._made_by(memory)
+        if self._said <= self._sought:
+            await self._unlog(store, namespace)
+        else:
+            await self._seek(store, namespace, self._said | self._sought)
 
     def turn(self, memory: Memory) -> None:
         """Note the turn before a memory that stays itself."""
         self._texts.add(memory.context or "")
         self._made_by(memory)
-
-    def _note(self, memory: Memory | None) -> None:
-        if memory is not None:
-            self._said.update(text for text in (memory.content, memory.summary, memory.context) if text)
-            self._made_by(memory)
 
     def _made_by(self, memory: Memory) -> None:
         if memory.embedding_model is not None:
@@ -78,7 +80,8 @@ class Traces:
             # A question may have been read meanwhile, and once they are gone nobody knows their texts any more.
             await self._uncache()
         try:
-            await self._unlog(store, namespace)
+            if self._said:
+                await self._unlog(store, namespace)
         except OutcomeUnknown:
             raise
         except Unavailable as exc:
@@ -87,22 +90,53 @@ class Traces:
         self._said.clear()
 
     async def _uncache(self) -> None:
-        readings.forget()
         texts = self._texts | self._said
-        if texts and not await self._vectors.erase(self._identities, texts):
+        if not texts:
+            return
+        readings.forget()
+        if not await self._vectors.erase(self._identities, texts):
             self.left = (
                 "The cache does not answer, so vectors of erased texts may stay in it"
                 f" until it does, for {self._vectors.ttl:g} s at most."
             )
 
+    async def _seek(self, store: MemoryStore, namespace: str, texts: set[str]) -> None:
+        """Look through the whole log for these texts, and from now on for them."""
+        self._sought, self._looked_to = texts, None
+        # Many texts and many questions take long to compare: others go on meanwhile.
+        self._quoted = await asyncio.to_thread(Quoted, texts)
+        await self._unlog(store, namespace)
+
     async def _unlog(self, store: MemoryStore, namespace: str) -> None:
-        """Remove the logged searches that quote one of the texts, of those that were not looked at yet."""
-        if not self._said:
-            return
-        quoted = Quoted(self._said)
+        """Remove the logged searches that quote what is sought, of those that were not looked at yet."""
         after = self._looked_to
         while page := await store.read(namespace, "retrievals", after=after, limit=_PAGE):
             entries = [entry for entry in page if isinstance(entry, Retrieval)]
-            await store.unlog(namespace, [entry.id for entry in entries if quoted.by(entry.query)])
+            await store.unlog(namespace, await asyncio.to_thread(_quoting, self._quoted, entries))
             after = entries[-1].id
             self._looked_to = first_id(entries[-1].at - _LATE)
+
+
+async def _versions(store: MemoryStore, namespace: str, memories: Sequence[Memory]) -> AsyncGenerator[Memory]:
+    """These memories as they are and as they ever were."""
+    for memory in memories:
+        yield memory
+    changed = [memory.id for memory in memories if memory.version > 1]
+    for start in range(0, len(changed), _CHUNK):
+        some, after = changed[start : start + _CHUNK], None
+        while page := await store.read(namespace, "events", memory_ids=some, after=after, limit=_PAGE):
+            for event in page:
+                assert isinstance(event, AuditEvent)
+                for before in (event.before, event.after):
+                    if before is not None:
+                        yield before
+                after = event.id
+
+
+def _said(memories: Iterable[Memory]) -> Iterator[str]:
+    for memory in memories:
+        yield from (text for text in (memory.content, memory.summary, memory.context) if text)
+
+
+def _quoting(quoted: Quoted, entries: Sequence[Retrieval]) -> list[str]:
+    return [entry.id for entry in entries if quoted.by(entry.query)]
