@@ -5,19 +5,25 @@ from __future__ import annotations
 import asyncio
 from datetime import UTC, datetime, timedelta
 
+import msgspec
 import pytest
 
 from hindsight_core.errors import HindsightError, SlotTaken
 from hindsight_core.requests import (
+    Filters,
     ForgetRequest,
     ListRequest,
     Request,
     RestoreRequest,
     SearchRequest,
+    SweepRequest,
     UndoRequest,
     UpdateRequest,
     WriteRequest,
 )
+from hindsight_core.service import MemoryService
+from hindsight_core.stores.sqlite import SqliteStore
+from samples import NAMESPACE, memory, puts, record
 
 NOW = datetime(2025, 6, 1, 12, tzinfo=UTC)
 ALPHA = ["The wifi is called Alpha", "无线网络叫阿尔法"]
@@ -37,6 +43,12 @@ async def forget(service, caller, memory, **fields):
 async def active(service, caller):
     page = await service.list_memories(ListRequest(now=NOW + timedelta(days=1)), caller)
     return {memory.content for memory in page.memories}
+
+
+async def states(service, caller):
+    lines = [msgspec.json.decode(line) async for line in service.export(ListRequest(), caller)]
+    memories = [line["memory"] for line in lines if "memory" in line]
+    return {memory["id"]: (memory["content"], memory["status"], memory.get("valid_to")) for memory in memories}
 
 
 async def restored(service, caller, memory):
@@ -107,7 +119,7 @@ async def test_a_private_memory_is_not_shared_into_a_slot_that_is_held(service, 
 async def test_an_undo_leaves_forgotten_what_would_stand_in_a_held_slot(service, caller, first):
     old = await write(service, caller, first)
     run = await forget(service, caller, old)
-    await write(service, caller, BETA[first], 1)
+    await write(service, caller, BETA[first], 90)
     undone = await service.undo(run.run_id, UndoRequest(now=NOW + timedelta(hours=2)), caller)
     assert (undone.count, undone.kept) == (0, (old.id,))
     assert await active(service, caller) == {BETA[first]}
@@ -142,3 +154,103 @@ async def test_what_has_expired_is_not_revived_beside_what_holds_its_slot(servic
     await forget(service, caller, new)
     await service.update(old.id, UpdateRequest(now=later, **change), caller)
     assert await active(service, caller) == {first}
+
+
+@pytest.fixture
+def in_parts(monkeypatch):
+    """Undo takes runs back in parts of three events."""
+    monkeypatch.setattr("hindsight_core.undoing.AT_ONCE", 3)
+    monkeypatch.setattr("hindsight_core.undoing._PAGE", 3)
+
+
+async def undo(service, caller, run):
+    return await service.undo(run.run_id, UndoRequest(now=NOW + timedelta(days=3)), caller)
+
+
+@pytest.mark.usefixtures("in_parts")
+async def test_an_undo_in_parts_leaves_no_slot_empty(service, caller):
+    newer = []
+    for n, (old, new) in enumerate([*BETA.items()] * 2):
+        first = await write(service, caller, old, key=f"k{n}")
+        newer.append(await write(service, caller, new, 1, key=f"k{n}", supersedes=(first.id,)))
+    before = await states(service, caller)
+    ids = tuple(memory.id for memory in newer)
+    run = await service.forget(ForgetRequest(ids=ids, bring_back=True, now=NOW + timedelta(hours=1)), caller)
+    assert run.count == 8
+    assert (await undo(service, caller, run)).kept == ()
+    assert await states(service, caller) == before
+
+
+@pytest.mark.usefixtures("in_parts")
+async def test_a_run_that_archived_many_of_one_slot_is_undone_whole_in_parts(service, caller):
+    for n in range(7):
+        await write(service, caller, f"The wifi number {n} is {n}{n}{n}", reconcile="none")
+    before = await states(service, caller)
+    request = ForgetRequest(filters=Filters(key="wifi"), now=NOW + timedelta(hours=1))
+    run = await service.forget(request, caller)
+    assert (await undo(service, caller, run)).kept == ()
+    assert await states(service, caller) == before
+
+
+@pytest.mark.parametrize("first", ALPHA)
+async def test_what_stood_in_one_slot_before_a_run_stands_there_after_its_undo(service, caller, first):
+    logged = [await write(service, caller, text, reconcile="none") for text in (first, BETA[first])]
+    before = await states(service, caller)
+    run = await forget(service, caller, logged[0])
+    await service.update(logged[1].id, UpdateRequest(tags=("seen",), now=NOW + timedelta(hours=2)), caller)
+    assert (await undo(service, caller, run)).kept == ()
+    assert await states(service, caller) == before
+
+
+@pytest.mark.parametrize("first", ALPHA)
+async def test_undoing_a_sweep_brings_back_what_had_expired_beside_what_holds_its_slot(service, caller, first):
+    old = await write(service, caller, first, ttl="1d")
+    await write(service, caller, BETA[first], 2 * 24 * 60)
+    before = await states(service, caller)
+    run = await service.sweep(SweepRequest(policies=("expire",), now=NOW + timedelta(days=3)), caller)
+    assert [one.id for one in run.affected] == [old.id]
+    assert (await undo(service, caller, run)).kept == ()
+    assert await states(service, caller) == before
+
+
+async def test_what_a_memory_that_stays_had_replaced_stays_replaced_in_another_part(service, caller, monkeypatch):
+    monkeypatch.setattr("hindsight_core.undoing.AT_ONCE", 1)
+    monkeypatch.setattr("hindsight_core.undoing._PAGE", 1)
+    old = await write(service, caller, "The wifi is called Alpha", key=None)
+    new = await write(service, caller, "The wifi is called Beta", 1, key=None, supersedes=(old.id,))
+    (event,) = (await service.history(new.id, Request(), caller)).events
+    await service.update(new.id, UpdateRequest(tags=("seen",), now=NOW + timedelta(hours=2)), caller)
+    undone = await service.undo(event.run_id, UndoRequest(now=NOW + timedelta(days=3)), caller)
+    assert set(undone.kept) == {old.id, new.id}
+    assert await active(service, caller) == {"The wifi is called Beta"}
+
+
+class Busy(SqliteStore):
+    """A store in which somebody else writes whenever a slot was looked at for the twelfth time."""
+
+    looks = 0
+
+    async def scan(self, namespace, where, **options):
+        if where.key is not None:
+            self.looks += 1
+            if self.looks % 12 == 0:
+                await self.commit(namespace, puts(record(memory(f"w{self.looks}")), run_id=f"w{self.looks}"))
+        return await super().scan(namespace, where, **options)
+
+
+async def test_many_memories_with_keys_are_undone_while_others_write(tmp_path, embedder, settings, caller):
+    store = Busy(tmp_path / "hindsight.db")
+    await store.prepare(None)
+    service = MemoryService(store, embedder, settings)
+    expire = {"expires_at": NOW + timedelta(days=9), "user_id": "ann"}
+    many = [record(memory(f"m{n:02}", key=f"k{n}", **expire)) for n in range(40)]
+    await store.commit(NAMESPACE, puts(*many, run_id="fill"))
+    here = msgspec.structs.replace(caller, namespace=NAMESPACE)
+    run = await service.forget(ForgetRequest(all=True, user_id="ann", now=NOW), here)
+    undone = await service.undo(run.run_id, UndoRequest(now=NOW + timedelta(days=1)), here)
+    assert (undone.count, undone.kept) == (40, ())
+    (kept,) = await store.read(NAMESPACE, "runs", ids=[undone.run_id])
+    assert kept.count == 40
+    (taken,) = await store.read(NAMESPACE, "runs", ids=[run.run_id])
+    assert taken.undone_by == undone.run_id
+    await store.aclose()

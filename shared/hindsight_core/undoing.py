@@ -9,6 +9,7 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
+from hindsight_core.aftermath import Aftermath, comes_back
 from hindsight_core.caller import Caller
 from hindsight_core.embedding import Embedder
 from hindsight_core.errors import Conflict, NotFound
@@ -17,18 +18,19 @@ from hindsight_core.forgetting import affected
 from hindsight_core.ids import stamp
 from hindsight_core.ledger import Ledger, open_ledger
 from hindsight_core.models import AuditEvent, Memory, Run, Scope
-from hindsight_core.occupancy import holders
 from hindsight_core.passages import Passages
 from hindsight_core.rebuilding import rebuilt
 from hindsight_core.requests import UndoRequest
 from hindsight_core.responses import Affected, UndoResponse
 from hindsight_core.stores import MemoryStore, Record
 
-# Runs of so many events are taken back in one change, larger ones in several.
+# Runs of so many events are taken back in one change where nobody else writes, larger ones in several.
 AT_ONCE = 5000
 LIST_AT_MOST = 1000
 _PAGE = 500
-_ATTEMPTS = 8
+# So few are tried again; more than these are halved when another change came in between.
+_FEW = 8
+_ATTEMPTS = 64
 
 
 class _Ends(msgspec.Struct):
@@ -63,7 +65,7 @@ class Undoer:
             part = await anext(ahead, None)
             while part is not None:
                 following = await anext(ahead, None)
-                found, left = await self._take_back(part, undo, request, caller, last=following is None)
+                found, left = await self._take_back(part, run, undo, request, caller, last=following is None)
                 undo = replace(undo, count=undo.count + len(found))
                 told += found[: LIST_AT_MOST - len(told)]
                 kept += left[: LIST_AT_MOST - len(kept)]
@@ -128,40 +130,67 @@ class Undoer:
             after = events[-1].id
 
     async def _take_back(
-        self, part: dict[str, _Ends], undo: Run, request: UndoRequest, caller: Caller, *, last: bool
+        self, part: dict[str, _Ends], run: Run, undo: Run, request: UndoRequest, caller: Caller, *, last: bool
     ) -> tuple[list[Affected], list[str]]:
-        """What became of these memories, and which are left as they are."""
+        """What became of these memories, and which are left as they are.
+
+        In one change; where others write so often that this finds no turn, in smaller ones.
+        """
         for _ in range(_ATTEMPTS):
             ledger = Ledger(undo, caller)
-            expected = (await self._store.head(undo.namespace)).sequence if _fills_slots(part) else None
-            told, kept = await self._plan(part, ledger, request)
+            expected = (await self._store.head(undo.namespace)).sequence if _fills_slots(part, undo) else None
+            told, kept = await self._plan(part, ledger, run, request)
             if request.dry_run or (ledger.empty and not (last and undo.count)):
                 return told, kept
             try:
                 changes = ledger.changes(undone=undo.undoes if last else None)
                 await self._store.commit(undo.namespace, changes, expected=expected)
             except Conflict:
-                continue
+                if len(part) <= _FEW:
+                    continue
+                return await self._in_halves(part, run, undo, request, caller, last=last)
             return told, kept
         raise Conflict("The memories of this run are being changed all the time.", remedy="Try again.")
 
+    async def _in_halves(
+        self, part: dict[str, _Ends], run: Run, undo: Run, request: UndoRequest, caller: Caller, *, last: bool
+    ) -> tuple[list[Affected], list[str]]:
+        ends = list(part.items())
+        middle = len(ends) // 2
+        told, kept = await self._take_back(dict(ends[:middle]), run, undo, request, caller, last=False)
+        undo = replace(undo, count=undo.count + len(told))
+        more, left = await self._take_back(dict(ends[middle:]), run, undo, request, caller, last=last)
+        return told + more, kept + left
+
     async def _plan(
-        self, part: dict[str, _Ends], ledger: Ledger, request: UndoRequest
+        self, part: dict[str, _Ends], ledger: Ledger, run: Run, request: UndoRequest
     ) -> tuple[list[Affected], list[str]]:
         passages = Passages(self._embedder)
-        records = {record.memory.id: record for record in await self._store.get(ledger.run.namespace, list(part))}
+        aftermath = Aftermath(self._store, run, ledger.run)
+        records = {record.memory.id: record for record in await self._store.get(run.namespace, list(part))}
         changed = {
             memory_id
             for memory_id, ends in part.items()
             if memory_id not in records or ends.after is None or records[memory_id].memory.version != ends.after.version
         }
-        changed |= await self._shut_out(part, records, changed, ledger)
+        returning = [
+            ends.before
+            for memory_id, ends in part.items()
+            if ends.before is not None
+            and memory_id not in changed
+            and comes_back(records[memory_id].memory, ends.before, ledger.run.at)
+        ]
+        changed |= await aftermath.shut_out(returning, ledger.run.at)
         told: list[Affected] = []
         kept: list[str] = []
         for memory_id, ends in part.items():
             record = records.get(memory_id)
+            if record is None or memory_id in changed:
+                kept.append(memory_id)
+                continue
+            successor = _replaced_by(record.memory, ends.before)
             # What a memory that stays had replaced stays replaced.
-            if record is None or memory_id in changed or record.memory.superseded_by in changed:
+            if successor in changed or (successor and successor not in part and await aftermath.stays(successor)):
                 kept.append(memory_id)
                 continue
             before = await _rebuilt(record, ends.before, passages, ledger)
@@ -169,31 +198,14 @@ class Undoer:
             ledger.replace(record, before, "undone", request.reason or f"Undo of {ledger.run.undoes}.")
         return told, kept
 
-    async def _shut_out(
-        self, part: dict[str, _Ends], records: dict[str, Record], changed: set[str], ledger: Ledger
-    ) -> set[str]:
-        """Those whose slot something else holds by now, which this undo does not take back."""
-        found: set[str] = set()
-        for memory_id, ends in part.items():
-            if memory_id in changed or not _becomes_active(ends) or memory_id not in records:
-                continue
-            assert ends.before is not None
-            held = {holder.id for holder in await holders(self._store, ends.before, ledger.run.at)}
-            if held - (part.keys() - changed):
-                found.add(memory_id)
-        return found
+
+def _replaced_by(now: Memory, before: Memory | None) -> str | None:
+    """What has replaced a memory that was not replaced by it before."""
+    return None if before is not None and before.superseded_by == now.superseded_by else now.superseded_by
 
 
-def _becomes_active(ends: _Ends) -> bool:
-    """Whether undoing makes a memory active in a slot in which it is not."""
-    before, after = ends.before, ends.after
-    if before is None or before.key is None or before.status != "active":
-        return False
-    return after is None or (after.status, after.key) != (before.status, before.key)
-
-
-def _fills_slots(part: dict[str, _Ends]) -> bool:
-    return any(map(_becomes_active, part.values()))
+def _fills_slots(part: dict[str, _Ends], undo: Run) -> bool:
+    return any(ends.after is not None and comes_back(ends.after, ends.before, undo.at) for ends in part.values())
 
 
 async def _rebuilt(record: Record, before: Memory | None, passages: Passages, ledger: Ledger) -> Record:
