@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from hindsight_core.models import Memory
 from hindsight_core.stores import Access, ChangeSet, Record
-from hindsight_core.stores.bodies import Bodies
+from hindsight_core.stores.bodies import LASTING, Bodies
 from hindsight_core.stores.connections import Connections
 from hindsight_core.stores.residents import SMALL, Residents
 from hindsight_core.stores.sqlite import SqliteStore
@@ -66,6 +66,24 @@ async def test_a_search_answers_what_was_changed_counted_and_erased_since_whoeve
     assert set(await answered(store)) == {"001", "002"}
     await store.aclose()
     await other.aclose()
+
+
+async def test_what_was_read_long_ago_is_not_held_though_nobody_searches_its_namespace_again(tmp_path: Path) -> None:
+    store, _ = await opened(tmp_path / "a.db")
+    await store.aclose()
+    rows = list(rows_of(tmp_path / "a.db").values())
+    at = 0.0
+    bodies = Bodies(clock=lambda: at)
+    file = connection(tmp_path / "a.db")
+    bodies.read(file, rows[:2])
+    held = bodies.size
+    at = LASTING / 2
+    bodies.read(file, rows[:1])
+    assert bodies.size == held
+    at = LASTING + 1
+    bodies.read(file, rows[2:])
+    assert 0 < bodies.size < held
+    file.close()
 
 
 def rows_of(path: Path) -> dict[str, int]:

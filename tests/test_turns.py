@@ -52,6 +52,14 @@ async def test_a_sweep_of_a_policy_that_another_sweeps_by_is_refused_and_names_i
     assert (await service.sweep(SweepRequest(), here)).count == 3
 
 
+async def test_a_turn_of_a_process_that_holds_turns_longer_stands(store):
+    async with Turns(store, 3 * MINUTE).taken(NAMESPACE, ["expire"], run_id="run-1", call="there", now=NOW):
+        with pytest.raises(UnderWay, match="run run-1") as caught:
+            async with Turns(store, MINUTE).taken(NAMESPACE, ["expire"], run_id="run-2", call="here", now=NOW):
+                pass
+        assert "180 s" in caught.value.remedy
+
+
 async def test_of_sweeps_that_begin_at_once_in_several_processes_one_runs(store, replica, here):
     expired = [memory(f"m{i}", expires_at=NOW - DAY) for i in range(9)]
     await store.commit(NAMESPACE, puts(*(record(one, unit(i)) for i, one in enumerate(expired))))

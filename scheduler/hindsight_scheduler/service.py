@@ -106,14 +106,13 @@ async def _runner(settings: Settings) -> AsyncGenerator[Runner]:
             # Sweeps need no vectors to be made, but of what a model words.
             embedder = embedder_of(settings) if settings.consolidate_wording == "judge" else None
             service = MemoryService(store, embedder, settings)
-            if embedder is not None:
-                await service.start()
-            inside = InProcess(service, store, named)
-            yield Runner(leases, inside, slice_seconds=patience, poll_seconds=min(1.0, patience))
-            await service.flush()
-            await service.cache.aclose()
-            if embedder is not None:
-                await embedder.aclose()
+            try:
+                if embedder is not None:
+                    await service.start()
+                inside = InProcess(service, store, named)
+                yield Runner(leases, inside, slice_seconds=patience, poll_seconds=min(1.0, patience))
+            finally:
+                await service.aclose()
     finally:
         await store.aclose()
 

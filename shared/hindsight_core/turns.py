@@ -22,11 +22,15 @@ _RENEWALS = 3  # in the time for which a turn is held, so that one may fail
 
 
 class _Turn(msgspec.Struct, frozen=True, array_like=True):
-    """Which run sweeps, by which of its calls, and until when it is known to."""
+    """Which run sweeps, by which of its calls, until when it is known to, and how many seconds it is held at a time.
+
+    `lasting` is 0 where an earlier version wrote it.
+    """
 
     run_id: str
     call: str
     until: datetime
+    lasting: float = 0.0
 
 
 _Turns = dict[Policy, _Turn]
@@ -60,9 +64,9 @@ class Turns:
                     raise UnderWay(
                         f"A sweep of {policy!r} is under way in the namespace {namespace!r}: run {turn.run_id}.",
                         remedy="Wait until it is done, or sweep by other policies. Of a process that died it is over in"
-                        f" {self._lasting.total_seconds():g} s.",
+                        f" {turn.lasting or self._lasting.total_seconds():g} s.",
                     )
-            turn = _Turn(run_id, call, at() + self._lasting)
+            turn = _Turn(run_id, call, at() + self._lasting, self._lasting.total_seconds())
             return {**others, **dict.fromkeys(policies, turn)}
 
         def without_mine(others: _Turns) -> _Turns:
@@ -85,6 +89,10 @@ class Turns:
             with suppress(StoreUnavailable, Conflict):
                 await self._change(namespace, without_mine, at)
 
+    def _longest(self, turn: _Turn) -> timedelta:
+        """For how long a turn is held at a time, in its process or in this one: their settings may differ."""
+        return max(self._lasting, timedelta(seconds=turn.lasting))
+
     async def _change(self, namespace: str, change: Callable[[_Turns], _Turns], at: Callable[[], datetime]) -> None:
         """Replace the turns that have not lapsed, as often as another process comes first."""
         name = f"turns/{namespace}"
@@ -93,7 +101,9 @@ class Turns:
             held = msgspec.json.decode(note.text, type=_Turns) if note.text else {}
             now = at()
             # By a clock far ahead of this one it would hold for ever.
-            standing: _Turns = {p: turn for p, turn in held.items() if now < turn.until <= now + 2 * self._lasting}
+            standing: _Turns = {
+                p: turn for p, turn in held.items() if now < turn.until <= now + 2 * self._longest(turn)
+            }
             text = msgspec.json.encode(change(standing)).decode()  # or `UnderWay`
             try:
                 await self._store.keep(name, text, expected=note.version)

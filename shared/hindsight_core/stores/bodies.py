@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from hindsight_core.models import Memory
@@ -14,6 +15,9 @@ from hindsight_core.stores.rows import accessed, decode_memory
 _EACH = 1500
 _WIDTH = 2
 _CHUNK = 500
+# How many seconds a memory is held at most, if anything is searched in this process after that: it may have been erased
+# by another one in a namespace that nobody searches here.
+LASTING = 300.0
 
 
 class _Held(NamedTuple):
@@ -23,6 +27,7 @@ class _Held(NamedTuple):
     accesses: int | None
     at: int | None
     size: int
+    since: float
 
 
 class Bodies:
@@ -31,7 +36,10 @@ class Bodies:
     What a row holds changes with its namespace's sequence, so whoever sees that change drops the row.
     """
 
-    def __init__(self, limit: int = 8 << 20) -> None:
+    def __init__(self, limit: int = 8 << 20, *, clock: Callable[[], float] = time.monotonic) -> None:
+        """`clock` tells seconds."""
+        self._clock = clock
+        self._looked_at = clock()
         self._limit = limit
         self._lock = threading.Lock()
         self._held: dict[int, _Held] = {}
@@ -49,6 +57,7 @@ class Bodies:
         fresh: dict[int, _Held] = {}
         unknown: list[int] = []
         with self._lock:
+            self._let_go()
             cleared = self._cleared
             for row in rows:
                 held = self._held.get(row)
@@ -57,14 +66,14 @@ class Bodies:
                     continue
                 count, at = statistics.get(row, (None, None))
                 if held.accesses != count or held.at != at:
-                    held = fresh[row] = _Held(accessed(held.memory, count, at), count, at, held.size)
+                    held = fresh[row] = _Held(accessed(held.memory, count, at), count, at, held.size, held.since)
                 found[row] = held.memory
         for some in _chunks(unknown):
             query = f"SELECT row, memory FROM bodies WHERE row IN ({_marks(some)})"  # noqa: S608 - question marks
             for row, body in connection.execute(query, some):
                 count, at = statistics.get(row, (None, None))
                 found[row] = memory = accessed(decode_memory(body), count, at)
-                fresh[row] = _Held(memory, count, at, _EACH + _WIDTH * len(body))
+                fresh[row] = _Held(memory, count, at, _EACH + _WIDTH * len(body), self._looked_at)
         if fresh:
             self._keep(fresh, cleared)
         return found
@@ -82,6 +91,15 @@ class Bodies:
             self._held.clear()
             self.size = 0
             self._cleared += 1
+
+    def _let_go(self) -> None:
+        """Forget what was read too long ago; looked for a few times in that while, not with each search."""
+        now = self._clock()
+        if now - self._looked_at < LASTING / 10:
+            return
+        self._looked_at = now
+        for row in [row for row, held in self._held.items() if now - held.since > 0.9 * LASTING]:
+            self.size -= self._held.pop(row).size
 
     def _keep(self, fresh: dict[int, _Held], cleared: int) -> None:
         with self._lock:

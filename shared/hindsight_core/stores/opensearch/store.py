@@ -111,7 +111,7 @@ class OpenSearchStore:
     async def commit(
         self, namespace: str, changes: ChangeSet, *, expected: int | None = None, searchable: bool = True
     ) -> int:
-        pieces = (len(changes.puts) + len(changes.erases)) // _PIECE
+        pieces = (len(changes.puts) + len(changes.erases) + len(changes.tombstones)) // _PIECE
         try:
             async with self._in_time(1 + pieces):
                 return await self._commits.commit(namespace, changes, expected=expected, searchable=searchable)
