@@ -154,16 +154,19 @@ async def _store_and_embedder(settings: Settings) -> AsyncIterator[Check]:
                 yield Check("store", "ok", f"{path} is made with the first memory")
             else:
                 yield Check("store", "fault", f"{folder} cannot be written to.", "Set HINDSIGHT_STORE to another path.")
+            judge = await _judge(settings) if settings.judge else None
             try:
                 # What a service is made of is read and opened with the first call.
                 await open_service(settings, embedder=False).aclose()
             except HindsightError as exc:
-                yield _fault("settings", exc)
+                fault = _fault("settings", exc)
+                if judge is None or judge.detail != fault.detail:  # the judge's own is told once
+                    yield fault
             yield await _embedder(settings)
             if settings.redis:
                 yield await _cache(settings)
-            if settings.judge:
-                yield await _judge(settings)
+            if judge is not None:
+                yield judge
             return
     try:
         service = open_service(settings)
