@@ -53,6 +53,14 @@ def dismissed(*messages: Message) -> list[str]:
             "Curry on Fridays. Has been for years. Nobody argues.",
             ["Curry on Fridays. Has been for years. Nobody argues."],
         ),
+        ("I moved. My new address is 7 Hill Street, York", ["I moved. My new address is 7 Hill Street, York"]),
+        ("我搬家了。新地址是文三路12号", ["我搬家了。新地址是文三路12号"]),
+        ("I quit my job. My new company is Lund.", ["I quit my job. My new company is Lund."]),
+        ("We have a dog now. My new job is at Lund.", ["We have a dog now.", "My new job is at Lund."]),
+        (
+            "Priya moved to Leeds. My new address is 7 Hill Street",
+            ["Priya moved to Leeds.", "My new address is 7 Hill Street"],
+        ),
     ],
 )
 def test_a_span_is_one_sentence_with_those_that_lean_on_it(text: str, spans: list[str]) -> None:

@@ -155,3 +155,23 @@ def test_facets_count_where_both_state_one():
     assert facets_of(read("The blue car is electric"), read("The grey car is electric")) == (2, 1)
     assert facets_of(read("The blue car"), read("My electric car")) == (1, 0)
     assert facets_of(read("The door"), read("The wall")) == (0, 0)
+
+
+LONG = {
+    "en": " ".join(f"Point {i} of the plan says that step {i} is for the team in week {i}." for i in range(1, 41)),
+    "zh": "".join(f"计划第{i}条说第{i}步由团队在第{i}周完成。" for i in range(1, 41)),
+}
+
+
+@pytest.mark.parametrize(
+    ("old", "language"), [("I play tennis on Thursdays with Priya", "en"), ("我每周四和小李打网球", "zh")]
+)
+def test_a_long_text_puts_nothing_in_doubt_that_it_hardly_speaks_of(old: str, language: str):
+    odds, spoke = after(old, LONG[language], "supersede")
+    assert "label" in spoke
+    assert odds["supersede"] < 0.2
+
+
+@pytest.mark.parametrize(("old", "new"), [("I weigh 80 kg", "I weigh 75 kg"), ("she earns 3000", "she earns 3500")])
+def test_the_number_behind_a_verb_is_a_value_and_no_label(old: str, new: str):
+    assert not labels_differ(read(old), read(new))

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from hindsight_core.alignment import PIECE, align, parts, pieces
+from hindsight_core.attributes import Fit
 from hindsight_core.labels import labels_differ
 from hindsight_core.lexical import stem
 from hindsight_core.likeness import UNSURE_BELOW, identifiers_alike
 from hindsight_core.models import Memory
 from hindsight_core.relations import RELATIONS, Odds, Relation
-from hindsight_core.slots import Reading, facets_of, subject_differs, value_conflict
+from hindsight_core.slots import Reading, facets_of, fits, subject_differs, value_conflict
 from hindsight_core.subjects import restated
 from hindsight_core.succession import Succession, succession
 
 GAP = 0.3
 _TWIN = 0.5
 _LITTLE = 4
+_LONG = {"en": 600, "zh": 200}
 _EXPLICIT = 0.92
 _ELSEWHERE = 0.8
 _ASKED = 0.6
@@ -40,9 +42,12 @@ def guarded(odds: Odds, new: Memory, old: Memory, a: Reading, b: Reading) -> tup
     is not pending. `record`: a tool's record that says every field of an older one again replaces it, and leaves those
     of other things alone. `differs`: texts that differ in a number, date, code or name, in what things have one of
     (a colour, rent or own), or in what one denies, say different things. `denies`: nor is a denial a repetition; it is
-    asked whether it replaces. `restated`: what says another value of the same subject in much the same words is asked
-    about. `repeats`: the same words in the same order are one. `label`: what is said of forklift 1 leaves forklift 3
-    alone. `renews`: who moved, changed or switched and tells the new thing of a kind replaces the old one.
+    asked whether it replaces. `restated`: what says another value of the same subject in much the same words, or of
+    what both name by the same words, is asked about; `reset` where both say nothing but a number or code of it: the
+    newer one replaces. `repeats`: the same words in the same order are one. `label`: what is said of forklift 1 leaves
+    forklift 3 alone, what is said of one address those of others and for other uses, and a long text what it has few
+    words of. `which`: where only one of the two says which one of a kind it means, it is asked. `renews`: who moved,
+    changed or switched and tells the new thing of a kind replaces the old one; `named` where both name that very thing.
     """
     kept = dict(odds)
     spoke: list[str] = []
@@ -78,15 +83,23 @@ def guarded(odds: Odds, new: Memory, old: Memory, a: Reading, b: Reading) -> tup
         gained = kept[to] + kept["duplicate"] + kept["refine"]
         kept["duplicate"] = kept["refine"] = 0.0
         kept = _set(kept, to, max(kept[to], min(gained, _ASKED)) if to == "supersede" else gained)
-    if labels_differ(a, b):
+    named = fits(a, b)
+    if labels_differ(a, b) or named == "other" or _hardly_speaks_of(a, b):
         spoke.append("label")
         moved = kept["supersede"] * _ELSEWHERE
         kept["supersede"] -= moved
         kept["unrelated"] += moved
-    elif "weak" not in spoke and "repeats" not in spoke and _renews(a, b):
-        spoke.append("renews")
+    elif named == "near" and kept["supersede"] > _ASKED:
+        spoke.append("which")
+        kept = _set(kept, "supersede", _ASKED)
+    elif named != "near" and "weak" not in spoke and "repeats" not in spoke and _renews(a, b, named):
+        spoke += ["renews"] if named is None else ["renews", "named"]
         kept = _set(kept, "supersede", max(kept["supersede"], _EXPLICIT))
-    if "weak" not in spoke and "label" not in spoke and kept["supersede"] < _RESTATED and restated(a, b):
+    if named == "same" and "weak" not in spoke and "label" not in spoke and _reset(a, b):
+        spoke.append("reset")
+        kept = _set(kept, "supersede", max(kept["supersede"], _EXPLICIT))
+    again = named == "same" and (value_conflict(a, b) or facets_of(a, b)[1] > 0)
+    if "weak" not in spoke and "label" not in spoke and kept["supersede"] < _RESTATED and (again or restated(a, b)):
         spoke.append("restated")
         kept = _set(kept, "supersede", _RESTATED)
     return kept, spoke
@@ -137,9 +150,23 @@ def _rejects(a: Reading, b: Reading) -> bool:
     return any(piece in known for piece in after)
 
 
-def _renews(a: Reading, b: Reading) -> bool:
+def _renews(a: Reading, b: Reading, named: Fit | None) -> bool:
     changed = [cue for cue in b.change if cue not in {"new", "新", "新的"}]
-    return bool(changed) and bool(b.renewed & a.terms) and not b.addition and not b.hedge and not subject_differs(a, b)
+    of_it = bool(b.renewed & a.terms) or (named is not None and bool(b.renewed))
+    someone = named is None and subject_differs(a, b)
+    return bool(changed) and of_it and not b.addition and not b.hedge and not someone
+
+
+def _reset(a: Reading, b: Reading) -> bool:
+    """Whether both give one number or code for the same thing, other ones, and say nothing else."""
+    said = a.content[1] == b.content[1] and len(a.values) == len(b.values) == 1 and not b.addition and not b.hedge
+    return said and a.values[0].kind == b.values[0].kind in {"number", "code"} and value_conflict(a, b)
+
+
+def _hardly_speaks_of(a: Reading, b: Reading) -> bool:
+    """Whether the new one is long and has few of the old one's words: in so much there is always something alike."""
+    (_, before), (_, after) = a.content, b.content
+    return len(b.text) > _LONG[b.language] and 2 * len(before & after) < len(before)
 
 
 def _denies(a: Reading, b: Reading) -> bool:

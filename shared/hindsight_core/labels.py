@@ -32,12 +32,14 @@ def _predicate(language: Language) -> re.Pattern[str]:
 @kept(4096)
 def _labels(language: Language, text: str) -> dict[str, frozenset[str]]:
     found: dict[str, set[str]] = {}
-    unlabelled = wording(language).unlabelled
+    lists = wording(language)
     # What comes after a verb is said of the thing (the printer is in room B), and may change.
     subject = _predicate(language).split(text[: 2 * _HEAD[language]], maxsplit=1)[0]
     for match in _pattern(language).finditer(subject):
         thing, label = match.groups() if language == "en" else (match[2], match[1])
-        if match.start() <= _HEAD[language] and thing not in unlabelled:
+        # Right behind "I" or "she" stands a verb, and the number behind that is a value: "I weigh 80 kg".
+        said = subject[: match.start()].strip() in {*lists.opening.self, *lists.opening.pronoun}
+        if match.start() <= _HEAD[language] and thing not in lists.unlabelled and not (language == "en" and said):
             found.setdefault(thing, set()).add(label)
     return {thing: frozenset(labels) for thing, labels in found.items()}
 

@@ -20,7 +20,7 @@ from hindsight_core.likeness import likeness
 from hindsight_core.models import Memory
 from hindsight_core.pair_model import shipped
 from hindsight_core.relations import RELATIONS, Odds, Relation, only
-from hindsight_core.slots import Reading, read, same_text, subject_differs, value_conflict
+from hindsight_core.slots import Reading, fits, read, same_text, subject_differs, value_conflict
 
 Order: TypeAlias = Literal["newer", "older", "unclear"]
 
@@ -30,6 +30,7 @@ _EQUAL = 1e-5
 _READ = 8
 _JUDGED = 4
 _BYSTANDER = 0.2
+_NAMED = frozenset(["same", "default"])
 _ENOUGH = 0.75
 _ENOUGH_AMONG = 0.97
 _SPAN_MS = {"instant": 0.0, "day": 86_400e3, "month": 31 * 86_400e3, "year": 366 * 86_400e3}
@@ -84,7 +85,8 @@ def decide_pairs(
     """`decide_pair` for all neighbours of a new memory at once, in their order.
 
     The more there are, the more of them are bystanders: only the nearest are read, only those that may be concerned
-    are judged by the model, and its doubt weighs more. Memories that share the new one's key are always judged.
+    are judged by the model, and its doubt weighs more. Memories that share the new one's key, or name what it names,
+    are always judged.
     """
     b = read(new.content)
     model = shipped()
@@ -95,6 +97,7 @@ def decide_pairs(
     found: dict[int, PairDecision] = {}
     concerns: dict[int, float] = {}
     likenesses: dict[int, dict[str, float]] = {}
+    named: set[int] = set()
     rank, last = 0, best
     for place, i in enumerate(order):
         candidate = candidates[i]
@@ -110,17 +113,21 @@ def decide_pairs(
             concerns[i] = 1.0 if one_slot else model.concern_alone(near)
         elif one_slot:
             concerns[i] = 1.0
-        elif place >= _READ:
+        elif place >= _READ and (b.attribute is None or fits(read(old.content), b) not in _NAMED):
             found[i] = _bystander(candidate, 0.0)
         else:
             a = read(old.content)
             concern = model.concern(closeness(a, b, candidate.cosine, best, rank))
-            if concern >= _BYSTANDER or same_text(a, b):
+            if fits(a, b) in _NAMED:
+                named.add(i)
+            if i in named or concern >= _BYSTANDER or same_text(a, b):
                 concerns[i] = concern
             else:
                 found[i] = _bystander(candidate, concern)
     judged = sorted(concerns, key=lambda i: -concerns[i])
-    found |= {i: _bystander(candidates[i], concerns[i]) for i in judged[_JUDGED:] if concerns[i] < 1.0}
+    found |= {
+        i: _bystander(candidates[i], concerns[i]) for i in judged[_JUDGED:] if concerns[i] < 1.0 and i not in named
+    }
     rows = [i for i in judged if i not in found]
     if rows:
         readings = {i: read(candidates[i].old.content) for i in rows}

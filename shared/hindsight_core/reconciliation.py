@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hindsight_core.alignment import swaps_one
+from hindsight_core.fitting import fitting
 from hindsight_core.guards import is_weak
 from hindsight_core.judging import Ruling
 from hindsight_core.models import DecisionName, Memory
@@ -95,6 +96,7 @@ def reconcile(
         )
         for neighbour, pair in zip(others, pairs, strict=True)
     ]
+    judged = fitting(new, judged)
     for item in judged:
         if item.old.status == "suppressed" and _means_the_same(item, settings.suppressed_at):
             return Outcome(

@@ -15,6 +15,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from hindsight_core.attributes import Attribute, Fit, Naming, attribute_of, fit
 from hindsight_core.lexical import stop_words, tokens
 from hindsight_core.readings import kept
 from hindsight_core.subjects import Opening, Subject, content_of, subject_of
@@ -45,6 +46,7 @@ class Wording(msgspec.Struct, frozen=True):
     other: tuple[str, ...]
     self: tuple[str, ...]
     empty: tuple[str, ...]
+    naming: Naming
     opening: Opening
     label: tuple[str, ...]
     labelled: tuple[str, ...]
@@ -64,8 +66,8 @@ class Reading(msgspec.Struct, frozen=True):
     of the user; `names` are capitalised words inside English sentences, `first` the capitalised word at the start,
     which may be one; `renewed` what is called new; `facets` pairs such as (colour, red), of which a thing has one;
     `frame` is the text without its values; `bare` the text without what does not count when texts are compared;
-    `topics` what parts of a life or system its words are of; `subject` what it begins with; `content` what it says
-    besides values, cues and empty words, in order and as a set.
+    `topics` what parts of a life or system its words are of; `subject` what it begins with; `attribute` what it
+    names before it tells its value; `content` what it says besides values, cues and empty words, in order and as a set.
     """
 
     language: Language
@@ -91,6 +93,7 @@ class Reading(msgspec.Struct, frozen=True):
     renewed: frozenset[str]
     facets: frozenset[tuple[str, str]]
     subject: Subject
+    attribute: Attribute | None
     content: tuple[tuple[str, ...], frozenset[str]]
 
     @property
@@ -224,6 +227,7 @@ def read(text: str) -> Reading:
         renewed=frozenset(term for m in _RENEWED.finditer(plain) for term in tokens(m.group(1) or m.group(2))),
         facets=frozenset(meanings[word] for word in pattern.findall(plain)),
         subject=subject_of(plain, wording(language).opening, _groups(language, "kin"), spaced=language == "en"),
+        attribute=attribute_of(plain, wording(language).naming, _groups(language, "kin"), spaced=language == "en"),
         content=content_of(plain, values, _spoken(cues), _empty(language)),
     )
 
@@ -260,6 +264,11 @@ def facets_of(a: Reading, b: Reading) -> tuple[int, int]:
     shared = [facet for facet in before if facet in after]
     same = sum(bool(before[facet] & after[facet]) for facet in shared)
     return same, len(shared) - same
+
+
+def fits(a: Reading, b: Reading) -> Fit | None:
+    """How far the new one's value may be of what the old one names (`attributes.fit`)."""
+    return fit(a.attribute, b.attribute, wording(b.language).naming) if a.language == b.language else None
 
 
 def subject_differs(a: Reading, b: Reading) -> bool:

@@ -15,6 +15,7 @@ from hindsight_core.lexical import tokens
 from hindsight_core.records import records
 from hindsight_core.requests import Message, Role
 from hindsight_core.sentences import sentences, stripped
+from hindsight_core.slots import read
 
 Why: TypeAlias = Literal[
     "question", "greeting", "acknowledgement", "echo", "recalled", "system", "code", "frame", "blank"
@@ -30,6 +31,7 @@ _AFTER_LEAD = re.compile(r"[\s,，、:：.!！~]+(?:-\s+)?|(?=[\u4e00-\u9fff])")
 _MIN_TERMS = 2
 LONGEST_ANSWER = 8
 _LONG = 300
+_BARE = 6
 
 
 class Span(msgspec.Struct, frozen=True):
@@ -160,7 +162,11 @@ def _stated(text: str, start: int, end: int, role: Role) -> Iterator[Span]:
     for a, b in pieces:
         said = piece[a:b]
         span = Span(start + a, start + b, dismissal(said, role))
-        if last is not None and span.why is None and _belongs(said, last):
+        if (
+            last is not None
+            and span.why is None
+            and (_belongs(said, last) or _completes(said, piece[last.start - start : last.end - start], last))
+        ):
             last = Span(last.start, span.end)
             continue
         if last is not None:
@@ -177,6 +183,24 @@ def _belongs(said: str, last: Span) -> bool:
     if last.why == "question":
         return leans(said)
     return last.why is None and (leans(said) or (last.end - last.start < _LONG and not stands_alone(said)))
+
+
+def _completes(said: str, before: str, last: Span) -> bool:
+    """Whether a sentence tells the new value of what the bare one before it ("I moved.") says has changed.
+
+    By itself the one would say what is new and not that anything was replaced, the other that and not what by.
+    """
+    if last.why is not None or len(tokens(before)) > _BARE or _pattern("shift").match(said):
+        return False
+    announced, told = read(before), read(said)
+    return (
+        bool(told.renewed)
+        and bool([cue for cue in announced.change if cue not in told.change])
+        and not announced.names
+        and not announced.hedge
+        and announced.attribute is None
+        and bool(announced.topics & told.topics)
+    )
 
 
 def _topics(piece: str, start: int, end: int) -> Iterator[tuple[int, int]]:

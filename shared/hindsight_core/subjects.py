@@ -21,6 +21,7 @@ HAN = r"\u3400-\u4dbf\u4e00-\u9fff"
 _WORD = re.compile(r"[^\W_]+(?:['-][^\W_]+)*")
 _PIECE = re.compile(rf"[{HAN}]|[^\W_{HAN}]+(?:[.:/-][^\W_{HAN}]+)*|'(?:s|re|ve|ll|d|m|t)\b")
 _HAN = re.compile(f"[{HAN}]")
+_PLACED = re.compile(rf"\w+ \w+ at |[{HAN}]{{2,4}}?在")
 _QUOTES = "“\"'《（( 「"
 _MOST = 5
 _MUCH = 0.75
@@ -170,8 +171,13 @@ def contents(a: Reading, b: Reading) -> dict[str, float]:
 
 
 def restated(a: Reading, b: Reading) -> bool:
-    """Whether the new one says of the same subject, in much the same words, another value and keeps none."""
+    """Whether the new one says of the same subject, in much the same words, another value and keeps none.
+
+    Where both say where something is, the street counts with the value.
+    """
     swapped, kept, _ = _exchange(a, b)
+    if swapped and not kept and _same_opening(a, b):
+        return True
     (_, before), (_, after) = a.content, b.content
     least = min(len(before), len(after))
     if not swapped or kept or len(before & after) < _MUCH * least or a.subject.kind == "none":
@@ -182,6 +188,15 @@ def restated(a: Reading, b: Reading) -> bool:
     # Where Chinese names a thing by one character, the second is already what is said of it.
     short = _HAN.match(x.head) is not None and x.head[:1] == y.head[:1]
     return short or x.head == y.head or _mentions(b, x) or _mentions(a, y)
+
+
+def _same_opening(a: Reading, b: Reading) -> bool:
+    """Whether both begin with the same words and then say where: "I live at 5 …", whatever the street is called."""
+    before, after = _PLACED.match(a.text), _PLACED.match(b.text)
+    if before is None or after is None or before.group() != after.group():
+        return False
+    first, second = a.values[0], b.values[0]
+    return first.kind == second.kind == "number" and min(first.start, second.start) >= before.end()
 
 
 def _exchange(a: Reading, b: Reading) -> tuple[bool, bool, bool]:

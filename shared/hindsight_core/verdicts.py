@@ -78,9 +78,10 @@ def judge_pair(new: Memory, old: Memory, pair: PairDecision, settings: Reconcile
     if new.key is not None and old.key is not None and new.key != old.key:
         probability, why = 0.0, "why_keys"
     # Where it is not clear that the two speak of one matter, asking is all that is safe.
+    named = "named" in pair.evidence.get("guards", ())
     explicit = not {"renews", "record"}.isdisjoint(pair.evidence.get("guards", ()))
     among = settings.concern_at if explicit else settings.concern_among_at
-    if pair.concern < (settings.concern_alone_at if alone else among):
+    if not named and pair.concern < (settings.concern_alone_at if alone else among):
         probability = min(probability, ceiling)
     if order == "unclear" and probability > ceiling:
         probability, why = ceiling, "why_order"
