@@ -7,11 +7,13 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 from opensearchpy.exceptions import ConnectionError as NotConnected
+from opensearchpy.exceptions import TransportError
 
-from hindsight_core.errors import Conflict
+from hindsight_core.errors import Conflict, OutcomeUnknown
 from hindsight_core.lexical import tokens
 from hindsight_core.stores import Access, ChangeSet, Receipt, Where
 from hindsight_core.stores.opensearch.address import parse
@@ -244,6 +246,55 @@ async def test_a_change_whose_answer_is_lost_on_the_way_is_acknowledged_all_the_
     assert (await reader.head(NAMESPACE)).memories == 2
     found = await reader.scan(NAMESPACE, Where(statuses=("active",)), after=None, limit=9)
     assert [r.memory.id for r in found] == ["new"]
+
+
+# What a proxy says in its own words, of a request that it may have passed on.
+WORDS = {
+    "its own error": TransportError(500, "Internal Server Error", "<html>Internal Server Error</html>"),
+    "a status of its own": TransportError(520, "error code: 520", "error code: 520"),
+    "too late": TransportError(408, "Request Timeout", "Request Timeout"),
+    "not found": TransportError(404, "<html>no</html>", "<html>no</html>"),
+    "half an answer": msgspec.DecodeError("Input data was truncated"),
+    "no answer": "",
+    "something else": {"status": "ok"},
+}
+
+
+@pytest.mark.parametrize("words", WORDS.values(), ids=WORDS)
+async def test_an_answer_that_is_not_openSearchs_tells_nothing_of_a_change(  # noqa: N802
+    mortal: OpenMortal, words: Exception | str | dict[str, str]
+) -> None:
+    """It has happened if the head can be read and says so, else that is not known; never has nothing happened."""
+    store, connection = await mortal()
+    await store.commit(NAMESPACE, puts(OLD))
+    send = connection._send
+    foreign = 0
+    swapped: list[str] = []
+
+    async def through_a_proxy(method: str, path: str, *sent: Any) -> Any:
+        nonlocal foreign
+        answer = await send(method, path, *sent)
+        if path == "/_bulk" and not swapped:
+            swapped.append(path)
+            foreign = answers
+        if not foreign:
+            return answer
+        foreign -= 1
+        if isinstance(words, Exception):
+            raise words
+        return words
+
+    connection._send = through_a_proxy  # type: ignore[method-assign]
+    answers = 1
+    assert await store.commit(NAMESPACE, MOVE) == 2
+    assert swapped
+    swapped.clear()
+    answers = 100
+    with pytest.raises(OutcomeUnknown) as caught:
+        await store.commit(NAMESPACE, puts(record(memory("third")), run_id="third"))
+    assert "Look before you repeat it" in caught.value.remedy
+    reader, _ = await mortal()
+    assert (await reader.head(NAMESPACE)).sequence == 3
 
 
 async def test_writers_of_several_processes_take_turns_and_lose_nothing(mortal: OpenMortal) -> None:

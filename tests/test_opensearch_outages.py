@@ -165,6 +165,8 @@ _PAGE = b"<!DOCTYPE HTML>\n<html>\n<head><title>Error response</title></head>\n<
     ("status", "kind", "body"),
     [
         (b"200 OK", b"text/html", b"Hello"),
+        (b"200 OK", b"application/json", b'{"status": "ok"}'),
+        (b"204 No Content", b"text/plain", b""),
         (b"404 Not Found", b"text/html", _PAGE),
         (b"404 Not Found", b"text/plain", b""),
         (b"404 Not Found", b"application/problem+json", b'{"title": "Not found", "status": 404, "code": "not_found"}'),
@@ -191,6 +193,20 @@ async def test_what_answers_but_is_no_openSearch_is_told_apart_and_not_asked_aga
         for answer in await every_reading_verb(store):
             assert isinstance(answer, StoreUnavailable)
             assert "does not answer as OpenSearch does" in answer.detail
+
+
+@pytest.mark.parametrize("status", [b"500 Internal Server Error", b"520 ", b"408 Request Timeout"])
+async def test_what_stands_between_and_has_trouble_of_its_own_is_asked_again_at_the_start(status: bytes) -> None:
+    async def troubled(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 %s\r\nContent-Length: 7\r\nConnection: close\r\n\r\n<html/>" % status)
+        await writer.drain()
+        writer.close()
+
+    async with listening(troubled) as port, closing(impatient(f"opensearch://127.0.0.1:{port}", attempts=3)) as store:
+        with pytest.raises(StoreUnavailable, match="asked 3 times") as caught:
+            await store.prepare("model-a")
+        assert caught.value.remedy
 
 
 async def test_wrong_credentials_are_an_error_at_the_start_and_of_every_verb() -> None:

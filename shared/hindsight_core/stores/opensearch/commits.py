@@ -85,7 +85,7 @@ class Commits:
         try:
             return await self._heads.swap(namespace, state, new)
         except Refused:
-            raise  # nothing has happened
+            raise  # OpenSearch itself says so: nothing has happened
         except StoreUnavailable as exc:
             # The answer is lost, the change may have happened.
             try:

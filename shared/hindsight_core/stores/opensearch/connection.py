@@ -18,7 +18,7 @@ from opensearchpy.serializer import Serializer
 from hindsight_core.errors import ConfigurationError, MissingExtra, StoreUnavailable
 from hindsight_core.loops import PerLoop
 from hindsight_core.stores.opensearch.address import Address
-from hindsight_core.stores.opensearch.failures import explained, foreign, is_blocked
+from hindsight_core.stores.opensearch.failures import excerpt, explained, foreign, is_blocked
 
 # What travels as JSON, either way; what an answer holds is known where it was asked for.
 Value: TypeAlias = Any
@@ -68,22 +68,28 @@ class Connection:
         params: Mapping[str, Any] | None = None,
         repeatable: bool = True,
         within: float | None = None,
+        part: str | None = None,
     ) -> Value:
         """The answer, decoded. What is `repeatable` is sent again when the connection broke or the node is busy.
 
-        An answer is waited for as long as the address says, or `within` so many seconds.
+        An answer is waited for as long as the address says, or `within` so many seconds. One without `part` is none
+        of OpenSearch.
         """
         timeout = within or self.address.options.timeout
         attempt = 0
         while True:
             try:
-                return await self._send(method, path, body, params, timeout)
+                answer = await self._send(method, path, body, params, timeout)
             except TransportError as exc:
                 pauses = _pauses(exc, repeatable=repeatable)
                 if attempt >= len(pauses):
                     raise explained(exc, self.address, timeout) from exc
             except (OpenSearchException, msgspec.DecodeError, UnicodeError) as exc:
                 raise foreign(self.address, str(exc)) from exc
+            else:
+                if not isinstance(answer, (dict, list)) or (part is not None and part not in answer):
+                    raise foreign(self.address, excerpt(answer))
+                return cast(Value, answer)
             await asyncio.sleep(pauses[attempt])
             attempt += 1
 

@@ -16,7 +16,7 @@ from hindsight_core.stores.opensearch.address import Address
 Answer: TypeAlias = Any
 
 _REJECTED = 429
-_BUSY = frozenset({_REJECTED, 502, 503, 504})
+_BUSY = frozenset({408, _REJECTED, 502, 503, 504})
 _DENIED = frozenset({401, 403})
 _TOO_LARGE = 413
 # What stands between may answer with these in its own words; everything else is told in OpenSearch's JSON.
@@ -30,6 +30,10 @@ class Refused(StoreUnavailable):
     def __init__(self, detail: str, *, remedy: str, said: str) -> None:
         super().__init__(detail, remedy=remedy)
         self.said = said
+
+
+class Foreign(StoreUnavailable):
+    """What answers is no OpenSearch. One that stands behind it may have done what was asked all the same."""
 
 
 class _Cause(msgspec.Struct):
@@ -69,7 +73,8 @@ def explained(exc: TransportError, address: Address, timeout: float) -> StoreUna
     answer, status = exc.info or exc.error, int(exc.status_code)
     failure = _read(answer)
     if failure is None and status not in _OF_ANYBODY:
-        return foreign(address, f"{status}, {_excerpt(answer)}")
+        told = foreign(address, f"{status}, {excerpt(answer)}")
+        return told if status < 500 else _passing(told)
     return _told(where, status, _said(failure, answer), "refuses a request")
 
 
@@ -83,12 +88,18 @@ def refusal(address: Address, doing: str, info: Mapping[str, Any]) -> StoreUnava
     return _told(f"OpenSearch at {address}", status, _said(failure, info), doing)
 
 
-def foreign(address: Address, said: str) -> Refused:
+def foreign(address: Address, said: str) -> Foreign:
     """The error of an answer that no OpenSearch gives."""
-    return Refused(
+    return Foreign(
         f"What answers at {address} does not answer as OpenSearch does: {said}.",
         remedy="Correct the address in HINDSIGHT_STORE.",
-        said=said,
+    )
+
+
+def _passing(told: Foreign) -> StoreUnavailable:
+    """The same of what stands in front of an OpenSearch and has trouble of its own, which may pass."""
+    return StoreUnavailable(
+        told.detail, remedy="Look at what stands between, or correct the address in HINDSIGHT_STORE."
     )
 
 
@@ -140,7 +151,7 @@ def _said(failure: _Failure | None, answer: Answer) -> str:
     return ((failure and failure.said) or str(answer)).rstrip(".")
 
 
-def _excerpt(answer: Answer) -> str:
+def excerpt(answer: Answer) -> str:
     """The beginning of what was answered, on one line."""
     text = " ".join(str(answer).split())
     return repr(text if len(text) <= _EXCERPT else f"{text[:_EXCERPT]}…")

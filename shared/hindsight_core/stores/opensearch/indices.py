@@ -78,7 +78,7 @@ class Indices:
         path = f"/{self.name(index)}/_mget"
         for start in range(0, len(ids), _PAGE):
             wanted: Json = {"ids": ids[start : start + _PAGE]}
-            answer = await self._connection.request("POST", path, wanted, params=params)
+            answer = await self._connection.request("POST", path, wanted, params=params, part="docs")
             for document in answer["docs"]:
                 if "error" in document:
                     raise self._refused("does not read a document", document)
@@ -88,7 +88,8 @@ class Indices:
     async def search(self, index: Index, routing: str | None, body: Json) -> Json:
         """The answer of a search in the shard of one namespace (in all with None), complete or an error."""
         params = {"allow_partial_search_results": "false"} | ({} if routing is None else {"routing": routing})
-        answer = await self._connection.request("POST", f"/{self.name(index)}/_search", body, params=params)
+        path = f"/{self.name(index)}/_search"
+        answer = await self._connection.request("POST", path, body, params=params, part="hits")
         return self._complete(answer)
 
     async def searches(self, index: Index, routing: str, bodies: Sequence[Json]) -> list[Json]:
@@ -103,7 +104,7 @@ class Indices:
             }
         )
         lines = b"".join(head + b"\n" + msgspec.json.encode(body) + b"\n" for body in bodies)
-        answer = await self._connection.request("POST", "/_msearch", lines)
+        answer = await self._connection.request("POST", "/_msearch", lines, part="responses")
         return [self._complete(one) for one in answer["responses"]]
 
     async def pages(self, index: Index, routing: str, body: Json, *, limit: int | None = None) -> list[Json]:
@@ -200,7 +201,7 @@ class Indices:
         for attempt in range(_ATTEMPTS):
             lines = b"".join(actions[n].encoded(self.name(actions[n].index)) for n in waiting)
             answer = await self._connection.request(
-                "POST", "/_bulk", lines, params={"require_alias": "true"}, repeatable=repeatable
+                "POST", "/_bulk", lines, params={"require_alias": "true"}, repeatable=repeatable, part="items"
             )
             put_off: list[int] = []
             for n, item in zip(waiting, answer["items"], strict=True):

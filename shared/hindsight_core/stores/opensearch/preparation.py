@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Collection
+from typing import cast
 
 from hindsight_core.errors import ConfigurationError, StoreUnavailable
 from hindsight_core.stores.opensearch.connection import Connection, Json
 from hindsight_core.stores.opensearch.documents import renewed
 from hindsight_core.stores.opensearch.erasure import versioned
-from hindsight_core.stores.opensearch.failures import Refused
+from hindsight_core.stores.opensearch.failures import Foreign, Refused, excerpt, foreign
 from hindsight_core.stores.opensearch.indices import Action, Indices, json
 from hindsight_core.stores.opensearch.mapping import INDICES, SCHEMA, Index, added, creation
 
@@ -52,7 +53,7 @@ class Preparation:
             await asyncio.sleep(began + attempt * self._pause - loop.time())
             try:
                 return await self._prepare(identity)
-            except Refused as exc:
+            except (Refused, Foreign) as exc:
                 raise ConfigurationError(f"HINDSIGHT_STORE: {exc.detail}", remedy=exc.remedy) from exc
             except StoreUnavailable as exc:
                 where = {"setting": "HINDSIGHT_STORE", "host": address.host, "port": address.port}
@@ -139,7 +140,9 @@ class Preparation:
         names: dict[str, Index] = {self._indices.name(index): index for index in INDICES}
         path, within = f"/_cat/aliases/{','.join(names)}", min(self._greeting, self._connection.address.options.timeout)
         known = await self._connection.request("GET", path, params={"format": "json"}, within=within)
-        return {names[alias["alias"]] for alias in known}
+        if not isinstance(known, list):
+            raise foreign(self._connection.address, excerpt(known))
+        return {names[alias["alias"]] for alias in cast(list[dict[str, str]], known)}
 
     async def _facts(self) -> dict[str, str]:
         places = [_SCHEMA, _IDENTITY]
