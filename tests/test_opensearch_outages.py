@@ -92,10 +92,28 @@ async def test_a_host_that_says_nothing_at_the_start_is_asked_in_vain_for_no_lon
         took = time.monotonic() - began
         over.set()
     assert took < 10.0
+    assert "timeout" not in caught.value.remedy  # no other one would have helped
     told = int(caught.value.detail.split("asked 3 times in ")[1].split(" s ")[0])
     assert abs(told - took) <= 1.0
     (event,) = caplog.records
     assert (event.message, event.port, event.setting) == ("store.waiting", port, "HINDSIGHT_STORE")  # type: ignore[attr-defined]
+
+
+async def test_a_cluster_that_takes_its_time_to_greet_is_used_all_the_same(opensearch_place: OpenSearchPlace) -> None:
+    """At the last try it has as long as at all tries together."""
+    opensearch_place.empty()
+
+    class Slow(Connection):
+        async def _send(self, method: str, path: str, body: Any, params: Any, within: float) -> Any:
+            if path.startswith("/_cat/") and within < 1.0:
+                raise ConnectionTimeout("TIMEOUT", "it takes a second", TimeoutError())
+            return await super()._send(method, path, body, params, within)
+
+    connection = Slow(parse(opensearch_place.store_url))
+    preparation = Preparation(connection, Indices(connection), attempts=5, pause=0.0, greeting=0.5)
+    async with closing(OpenSearchStore(connection, preparation=preparation)) as store:
+        await store.prepare("model-a")
+        assert (await store.check()).status == "ok"
 
 
 async def test_nothing_listening_is_an_error_of_every_verb_with_a_remedy() -> None:

@@ -58,12 +58,14 @@ class _Failure(msgspec.Struct):
 
 
 def explained(exc: TransportError, address: Address, timeout: float) -> StoreUnavailable:
-    """The error of a request that failed."""
+    """The error of a request that failed; it was given `timeout` seconds."""
     where = f"OpenSearch at {address}"
     if isinstance(exc, ConnectionTimeout):
+        # A longer timeout helps only what the timeout of a call has ended.
+        helps = timeout == address.options.timeout
+        remedy = "give HINDSIGHT_STORE a longer ?timeout=." if helps else "correct the address in HINDSIGHT_STORE."
         return StoreUnavailable(
-            f"{where} did not answer within {timeout:g} s.",
-            remedy="Look at its load, or give HINDSIGHT_STORE a longer ?timeout=.",
+            f"{where} did not answer within {timeout:g} s.", remedy=f"Look at its load, or {remedy}"
         )
     if isinstance(exc, NotConnected):
         return StoreUnavailable(

@@ -26,7 +26,8 @@ _log = logging.getLogger("hindsight.store")
 class Preparation:
     """Prepares the place of a connection; waits for an OpenSearch that is only starting.
 
-    It is asked `attempts` times, every `pause` seconds, and given `greeting` seconds to say anything at all.
+    It is asked `attempts` times, every `pause` seconds, and given `greeting` seconds to say anything at all, at the
+    last time as long as at all of them together.
     """
 
     def __init__(
@@ -52,7 +53,8 @@ class Preparation:
         for attempt in range(self._attempts):
             await asyncio.sleep(began + attempt * self._pause - loop.time())
             try:
-                return await self._prepare(identity)
+                last = attempt + 1 == self._attempts
+                return await self._prepare(identity, self._greeting * (self._attempts if last else 1))
             except (Refused, Foreign) as exc:
                 raise ConfigurationError(f"HINDSIGHT_STORE: {exc.detail}", remedy=exc.remedy) from exc
             except StoreUnavailable as exc:
@@ -67,13 +69,13 @@ class Preparation:
                     _log.warning("store.waiting", extra={"detail": exc.detail, **where})
         return None
 
-    async def _prepare(self, identity: str | None) -> None:
+    async def _prepare(self, identity: str | None, greeting: float) -> None:
         if self._connection.address.options.service == "aoss":
             await self._probe()
-        stored = await self._stored()
+        stored = await self._stored(greeting)
         if stored is None:
             await self._create()
-            stored = await self._stored() or {}
+            stored = await self._stored(greeting) or {}
         schema = int(stored.get(_SCHEMA, "0"))
         if schema > SCHEMA:
             raise ConfigurationError(
@@ -87,7 +89,7 @@ class Preparation:
             return
         if _IDENTITY not in stored:
             await self._indices.write([_fact(_IDENTITY, identity)])
-            stored = await self._stored() or {}
+            stored = await self._stored(greeting) or {}
         if stored.get(_IDENTITY) != identity:
             raise ConfigurationError(
                 f"The vectors at {self._connection.address} were made by {stored.get(_IDENTITY)}, not by {identity}.",
@@ -115,16 +117,16 @@ class Preparation:
                 remedy="Create an OpenSearch domain instead, and use its endpoint with ?service=es.",
             )
 
-    async def _stored(self) -> dict[str, str] | None:
+    async def _stored(self, greeting: float) -> dict[str, str] | None:
         """What the store is made for; None when its indices are still to be made, or not all of them are.
 
         Raises `ConfigurationError` when some of them are lost: nothing is made anew beside what others still hold.
         """
-        there = await self._there()
+        there = await self._there(greeting)
         facts = await self._facts() if "state" in there else {}
         if _SCHEMA not in facts and await self._hold_anything(there):
             # It was made before anything was written: by now it is there, if it ever was.
-            there = await self._there()
+            there = await self._there(greeting)
             facts = await self._facts() if "state" in there else {}
             if _SCHEMA not in facts:
                 raise self._lost("state")
@@ -135,10 +137,10 @@ class Preparation:
                 raise self._lost(index)
         return facts
 
-    async def _there(self) -> set[Index]:
+    async def _there(self, greeting: float) -> set[Index]:
         """The indices whose names are known."""
         names: dict[str, Index] = {self._indices.name(index): index for index in INDICES}
-        path, within = f"/_cat/aliases/{','.join(names)}", min(self._greeting, self._connection.address.options.timeout)
+        path, within = f"/_cat/aliases/{','.join(names)}", min(greeting, self._connection.address.options.timeout)
         known = await self._connection.request("GET", path, params={"format": "json"}, within=within)
         if not isinstance(known, list):
             raise foreign(self._connection.address, excerpt(known))
