@@ -254,6 +254,7 @@ async def test_indices_that_were_deleted_are_an_error_not_an_empty_memory(opense
             place.remove()
             for answer in await every_reading_verb(store):
                 assert isinstance(answer, StoreUnavailable), answer
+                assert answer.remedy.startswith("Restore the index from a snapshot.")
             with pytest.raises(StoreUnavailable):
                 await store.commit(NAMESPACE, puts(record(memory("b"))))
             assert place.names() == []  # and writing has made no index by itself
@@ -445,6 +446,25 @@ async def test_a_merge_may_take_longer_than_a_call(opensearch_url: str) -> None:
             place.remove("journal")
             with pytest.raises(StoreUnavailable, match="no such index"):
                 await store.expunge()
+
+
+class _Forgetful(Connection):
+    """A connection to a node that was restarted during a merge: it knows the task no more."""
+
+    async def _send(self, method: str, path: str, body: Any, params: Any, within: float) -> Any:
+        if path.startswith("/_tasks/"):
+            path = f"{path.rpartition(':')[0]}:999999999"
+        return await super()._send(method, path, body, params, within)
+
+
+async def test_a_merge_that_was_cut_off_is_told_as_that_and_nothing_is_to_be_deleted(
+    opensearch_place: OpenSearchPlace,
+) -> None:
+    opensearch_place.empty()
+    async with closing(OpenSearchStore(_Forgetful(parse(opensearch_place.store_url)))) as store:
+        with pytest.raises(StoreUnavailable, match="restarted meanwhile") as caught:
+            await store.expunge()
+        assert caught.value.remedy.startswith("Run it again")
 
 
 @pytest.fixture

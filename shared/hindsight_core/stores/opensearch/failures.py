@@ -32,6 +32,10 @@ class Refused(StoreUnavailable):
         self.said = said
 
 
+class Missing(Refused):
+    """What was named does not exist, be it an index, a task or a search that was under way."""
+
+
 class Foreign(StoreUnavailable):
     """What answers is no OpenSearch. One that stands behind it may have done what was asked all the same."""
 
@@ -123,17 +127,24 @@ def _told(where: str, status: int, said: str, doing: str) -> StoreUnavailable:
         detail = f"{where} refuses the credentials: {said}."
         remedy = "Correct user and password in HINDSIGHT_STORE, or what their role may do."
     elif status == 404:
-        detail = f"{where} lacks something that was there: {said}."
-        remedy = (
-            "Restore the index from a snapshot. To begin with an empty store instead, delete all indices of the prefix"
-            " and restart Hindsight."
-        )
+        return _missing(f"{where} lacks something that was there: {said}.", said)
     elif status == _TOO_LARGE:
         detail, remedy = f"{where} takes no request of this size.", "Raise its http.max_content_length."
     else:
         detail = f"{where} {doing} ({status}): {said}."
         remedy = "Use OpenSearch 2.19 or newer with its k-NN plugin."
     return Refused(detail, remedy=remedy, said=said)
+
+
+def _missing(detail: str, said: str) -> Missing:
+    if "no such index" in said:
+        remedy = (
+            "Restore the index from a snapshot. To begin with an empty store instead, delete all indices of the prefix"
+            " and restart Hindsight."
+        )
+    else:
+        remedy = "It was probably restarted: try again."
+    return Missing(detail, remedy=remedy, said=said)
 
 
 def _read(answer: Answer) -> _Failure | None:

@@ -13,7 +13,7 @@ import msgspec
 from hindsight_core.errors import StoreUnavailable
 from hindsight_core.loops import PerLoop, several
 from hindsight_core.stores.opensearch.connection import Connection, Json
-from hindsight_core.stores.opensearch.failures import is_blocked, refusal
+from hindsight_core.stores.opensearch.failures import Missing, is_blocked, refusal
 from hindsight_core.stores.opensearch.mapping import INDICES, Index, alias
 
 # What one request may weigh, in bytes: a body above 1 MB would hold up the event loop while it is sent.
@@ -159,7 +159,7 @@ class Indices:
         params = {"only_expunge_deletes": "true", "wait_for_completion": "false"}
         task = (await self._connection.request("POST", f"/{names}/_forcemerge", params=params))["task"]
         pause = _PAUSE
-        while not (merge := await self._connection.request("GET", f"/_tasks/{task}"))["completed"]:
+        while not (merge := await self._merge(task))["completed"]:
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONG_PAUSE)
         if "error" in merge:
@@ -169,6 +169,18 @@ class Indices:
                 f"OpenSearch at {self._connection.address} merged a part of its shards only.",
                 remedy="Look at the state of its shards, and run it again.",
             )
+
+    async def _merge(self, task: str) -> Json:
+        """The task of a merge as it is."""
+        try:
+            found: Json = await self._connection.request("GET", f"/_tasks/{task}")
+        except Missing as exc:
+            raise StoreUnavailable(
+                f"OpenSearch at {self._connection.address} does not know any more how far its merge is: {exc.said}. It"
+                " was probably restarted meanwhile.",
+                remedy="Run it again: what was merged stays merged, and nothing was lost.",
+            ) from exc
+        return found
 
     async def holding(self, forms: Sequence[bytes]) -> list[str]:
         """The documents that hold one of these forms of a text, wherever and whosever they are, as sentences."""
