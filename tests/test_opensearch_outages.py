@@ -343,6 +343,13 @@ async def test_where_only_a_part_takes_no_writes_the_change_takes_effect_once_it
             assert "takes effect" in caught.value.detail
             assert "disk is probably full" in caught.value.remedy
             assert (await store.check()).status == "degraded"
+            # Whoever reads it meanwhile is told why it cannot be read; other namespaces can.
+            with pytest.raises(
+                StoreUnavailable, match=rf"'{NAMESPACE}' has begun and cannot be finished.*takes no"
+            ) as told:
+                await store.rank(NAMESPACE, search(tokens("kettle")))
+            assert told.value.remedy == caught.value.remedy[: len(told.value.remedy)]
+            assert (await store.head("other")).sequence == 0
         finally:
             opensearch_place.block(False)
         assert [r.memory.id for r in await store.scan(NAMESPACE, EVERYTHING, after=None, limit=5)] == ["a"]

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import msgspec
 from msgspec.structs import replace
 
+from hindsight_core.errors import StoreUnavailable
 from hindsight_core.stores.opensearch.documents import document_id
 from hindsight_core.stores.opensearch.erasure import Eraser
 from hindsight_core.stores.opensearch.heads import Heads, Intent, State
@@ -72,9 +73,21 @@ class Intents:
                 pause = min(2 * pause, 0.2)
                 state = await self._heads.read(namespace)
             else:
-                await self.apply(namespace, state)
-                state = await self.close(namespace, state)
+                state = await self._finished(namespace, state)
         return state
+
+    async def _finished(self, namespace: str, state: State) -> State:
+        """The head once a change is finished that somebody else has begun."""
+        try:
+            await self.apply(namespace, state)
+            return await self.close(namespace, state)
+        except StoreUnavailable as exc:
+            # Half of it may be written, and no half is ever shown.
+            raise StoreUnavailable(
+                f"A change of the namespace {namespace!r} has begun and cannot be finished, so that it cannot be read:"
+                f" {exc.detail}",
+                remedy=exc.remedy,
+            ) from exc
 
     async def apply(self, namespace: str, state: State, steps: Sequence[Action] | None = None) -> None:
         """Make the change of an open head come true; its `steps` are read where they are not given."""
