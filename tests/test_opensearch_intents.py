@@ -317,6 +317,51 @@ async def test_writers_of_several_processes_take_turns_and_lose_nothing(mortal: 
     assert [r.memory.id for r in found] == [f"{number:02}" for number in range(18)]
 
 
+class Interrupted(Connection):
+    """A connection over which something happens after so many searches of one request."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(parse(url))
+        self.after = 0
+        self.happens: Callable[[], Awaitable[object]] | None = None
+
+    async def _send(self, method: str, path: str, body: Any, params: Any, within: float) -> Any:
+        if path != "/_msearch" or self.happens is None:
+            return await super()._send(method, path, body, params, within)
+        happens, self.happens = self.happens, None
+        lines = body.splitlines(keepends=True)
+        first = await super()._send(method, path, b"".join(lines[: 2 * self.after]), params, within)
+        await happens()
+        second = await super()._send(method, path, b"".join(lines[2 * self.after :]), params, within)
+        return {**first, "responses": first["responses"] + second["responses"]}
+
+
+@pytest.mark.parametrize(
+    ("options", "lowest", "after", "change"),
+    [
+        ("", 0.0, 1, ChangeSet(run=run("erase"), erases=("old",))),
+        ("", 0.01, 1, ChangeSet(run=run("erase"), erases=("old",))),
+        ("?exact_below=0", 0.0, 2, puts(NEW, run_id="second")),
+    ],
+    ids=["filtered", "below the minimum", "surveyed"],
+)
+async def test_no_count_is_below_nothing_when_a_change_comes_between_two_searches_of_one_request(
+    mortal: OpenMortal, opensearch_place: OpenSearchPlace, options: str, lowest: float, after: int, change: ChangeSet
+) -> None:
+    other, _ = await mortal()
+    await other.commit(NAMESPACE, puts(OLD, run_id="first"))
+    connection = Interrupted(opensearch_place.store_url + options)
+    store = OpenSearchStore(connection)
+    try:
+        connection.after, connection.happens = after, lambda: other.commit(NAMESPACE, change)
+        page = await store.rank(NAMESPACE, search(vector=unit(1), min_score=lowest))
+    finally:
+        await store.aclose()
+    assert connection.happens is None
+    assert page.in_scope >= page.eligible >= len(page.hits) > 0
+    assert page.below == 0
+
+
 async def test_a_change_that_need_not_be_searchable_is_seen_by_whoever_plans_on_the_head_that_tells_of_it(
     mortal: OpenMortal,
 ) -> None:

@@ -11,6 +11,8 @@ from hindsight_core.embedding.text import both_ends
 from hindsight_core.errors import InvalidInput
 from hindsight_core.requests import ContextRequest, Filters, PageRequest, Request, SearchRequest, WriteRequest
 from hindsight_core.service import MemoryService
+from hindsight_core.stores import ChangeSet
+from samples import run
 
 NOW = datetime(2025, 6, 1, 12, tzinfo=UTC)
 
@@ -168,6 +170,27 @@ async def test_explain_counts_what_each_filter_kept_out(service, caller):
     await keep(service, caller, "I like the lamp", kind="preference")
     found = await find(service, caller, "lamp", filters=Filters(kind="preference"), explain=True)
     assert found.counts.filtered_by == {"kind": 1}
+
+
+async def test_what_is_erased_while_a_search_is_explained_is_no_count_below_nothing(
+    service, store, caller, monkeypatch
+):
+    held = [await keep(service, caller, f"The lamp {n} is on", kind="fact") for n in range(3)]
+    rank = store.rank
+
+    async def then_erase(namespace, query):
+        page = await rank(namespace, query)
+        if (await store.head(namespace)).memories:
+            await store.commit(namespace, ChangeSet(run=run("gone"), erases=tuple(memory.id for memory in held[:2])))
+            monkeypatch.setattr(store, "rank", rank)
+        return page
+
+    monkeypatch.setattr(store, "rank", then_erase)
+    found = await find(
+        service, caller, "lamp", filters=Filters(kind="fact", ids=tuple(m.id for m in held[:2])), explain=True
+    )
+    assert found.counts.filtered == 1
+    assert all(count > 0 for count in found.counts.filtered_by.values())
 
 
 async def test_what_kept_memories_out_is_named_as_callers_name_it(service, caller):

@@ -239,7 +239,7 @@ class Searcher:
             for name, freed in loosened(query.where, query.scope, as_of=as_of).items():
                 probe = msgspec.structs.replace(query, where=freed, limit=1)
                 more = (await self._store.rank(namespace, probe)).eligible - page.eligible
-                if more:
+                if more > 0:  # what was erased meanwhile is not filtered
                     by[name] = more
         return Counts(
             eligible=page.eligible,

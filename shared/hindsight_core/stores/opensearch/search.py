@@ -115,10 +115,11 @@ class Search:
             bodies.append(counting(question.where))
         answer, *counts = await self._indices.searches("memories", namespace, bodies)
         reached = total(answer)
-        eligible = reached if lowest is None else total(counts[1])
+        # Searches of one request may see different moments: what was just found counts, though it be gone by now.
+        eligible = reached if lowest is None else max(reached, total(counts[1]))
         return RankedPage(
             hits=await self._ranked(namespace, query, question, answer),
-            in_scope=total(counts[0]),
+            in_scope=max(eligible, total(counts[0])),
             eligible=eligible,
             below=eligible - reached,
         )

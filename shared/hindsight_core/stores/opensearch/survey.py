@@ -89,7 +89,9 @@ class Surveys:
         ids = {hit["fields"]["id"][0] for answer in promising for hit in answer["hits"]["hits"]}
         ends = [turning["aggregations"][name]["next"]["value"] for name in _BOUNDARIES]
         until = min((end for end in ends if end is not None), default=float("inf")) if instants else float("inf")
-        return Survey(total(in_scope), total(eligible), sorted(ids), instants, until)
+        # Each of these searches may see another moment.
+        counts = max(total(in_scope), total(eligible)), total(eligible)
+        return Survey(*counts, sorted(ids), instants, until)
 
 
 def counting(conditions: Sequence[Json]) -> Json:
