@@ -11,8 +11,10 @@ from typing import Any, Self
 from urllib.parse import quote, urlsplit
 
 import httpx
+from msgspec.structs import replace
 
 from hindsight_core.stores import open_store
+from hindsight_core.stores.opensearch.intents import pack, unpack
 
 
 def store_address(url: str) -> str:
@@ -73,20 +75,31 @@ class OpenSearchPlace:
         place = quote(name, safe="")
         self._client.put(f"/{self.prefix}-{index}/_doc/{place}?refresh=true", json=document).raise_for_status()
 
-    def as_before_schema_3(self) -> None:
-        """Make the memories' documents what an earlier schema wrote: one stored field with all of a record."""
+    def as_before_schema_3(self, *, schema: int = 2) -> None:
+        """Make the memories' documents what an earlier schema wrote: one stored field with all of a record.
+
+        So are those of changes under way. With `schema` 3 they were written so after all others had been renewed.
+        """
         stored = {"record": {"type": "keyword", "index": False, "doc_values": False, "store": True}}
         self._client.put(f"/{self.prefix}-memories/_mapping", json={"properties": stored}).raise_for_status()
         self._call("POST", "_refresh")
         for hit in self._hits("memories"):
+            place = f"/{self.prefix}-memories/_doc/{quote(hit['_id'], safe='')}"
+            params = {"routing": hit["_routing"], "refresh": "true"}
+            self._client.put(place, params=params, json=_before_schema_3(hit["_source"])).raise_for_status()
+        for hit in self._hits("state"):
             source = hit["_source"]
-            record = json.loads(base64.b64decode(source.pop("kept")))
-            mixed = source.pop("mixed", None)
-            record |= {"bare": source.pop("bare", mixed), "mixed": mixed if source.get("vectors") == "two" else None}
-            source["record"] = json.dumps(record)
-            place = f"/{self.prefix}-memories/_doc/{quote(hit['_id'], safe='')}?refresh=true"
-            self._client.put(place, params={"routing": hit["_routing"]}, json=source).raise_for_status()
-        self.put("state", "/schema", {"value": "2"})
+            if "part" in source:
+                self.put("state", hit["_id"], source | {"part": _steps_before_schema_3(source["part"])})
+            elif intent := source.get("intent"):
+                steps = _steps_before_schema_3(intent["steps"]) if intent["steps"] else ""
+                self.put("state", hit["_id"], source | {"intent": intent | {"steps": steps}})
+        self.put("state", "/schema", {"value": str(schema)})
+
+    def of_before_schema_3(self) -> list[str]:
+        """The `_id`s of memories' documents that are as an earlier schema wrote them."""
+        self._call("POST", "_refresh")
+        return [hit["_id"] for hit in self._hits("memories") if "record" in hit["_source"]]
 
     def remove(self, index: str = "*") -> None:
         """Remove the indices, or one of them."""
@@ -108,6 +121,26 @@ class OpenSearchPlace:
 
     def _call(self, method: str, path: str, **options: object) -> None:
         self._client.request(method, f"/{self.prefix}-*/{path}", **options).raise_for_status()  # type: ignore[arg-type]
+
+
+def _before_schema_3(source: dict[str, Any]) -> dict[str, Any]:
+    record = json.loads(base64.b64decode(source["kept"]))
+    mixed = source.get("mixed")
+    record |= {"bare": source.get("bare", mixed), "mixed": mixed if source.get("vectors") == "two" else None}
+    rest = {name: value for name, value in source.items() if name not in {"kept", "mixed", "bare"}}
+    return {**rest, "record": json.dumps(record)}
+
+
+def _steps_before_schema_3(packed: str) -> str:
+    steps = unpack(packed)
+    return pack(
+        [
+            replace(step, source=json.dumps(_before_schema_3(json.loads(step.source))))
+            if step.index == "memories" and step.source is not None
+            else step
+            for step in steps
+        ]
+    )
 
 
 def _told(source: dict[str, Any]) -> str:

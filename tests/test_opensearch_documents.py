@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from datetime import UTC, datetime
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,10 +14,11 @@ from hindsight_core.indexing import IndexFields
 from hindsight_core.lexical import impacts
 from hindsight_core.models import Contest
 from hindsight_core.ranking import Weights, formula
-from hindsight_core.stores import MemoryStore, Receipt, Record, Where, open_store
+from hindsight_core.stores import ChangeSet, MemoryStore, Receipt, Record, Vector, Where, open_store
 from hindsight_core.stores.opensearch.documents import kept_impact
+from hindsight_core.stores.opensearch.mapping import SCHEMA
 from opensearch_place import OpenSearchPlace
-from samples import EVERYTHING, NAMESPACE, event, memory, puts, record, search, unit
+from samples import EVERYTHING, NAMESPACE, event, memory, puts, record, run, search, unit
 
 BY_WORDS = formula(calibration=(0.0, 0.6), weights=Weights(alpha=0.0, offset=0.0))
 FIRST, LAST = datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, 999000, tzinfo=UTC)
@@ -163,3 +165,37 @@ async def test_documents_of_an_earlier_schema_are_written_anew_once(opensearch_p
         assert await after.commit(NAMESPACE, puts(replace(two, memory=changed), run_id="later")) == 2
     finally:
         await after.aclose()
+
+
+async def test_what_a_process_of_an_earlier_version_still_writes_is_read_changed_and_erased(
+    opensearch_place: OpenSearchPlace, store: MemoryStore
+) -> None:
+    two = replace(record(memory("two", "茶壶"), unit(1)), bare=unit(2))
+    await store.commit(NAMESPACE, puts(record(memory("none")), record(memory("one", "A lamp."), unit(1)), two))
+
+    async def everything() -> list[Any]:
+        records = await store.scan(NAMESPACE, Where(), after=None, limit=5)
+        records += await store.get(NAMESPACE, ["none", "one", "two"])
+        near = await store.neighbours(NAMESPACE, unit(1)[None, :], Where(), 3)
+        records += [one.record for found in near for one in found]
+        ranked = [await store.rank(NAMESPACE, search(vector=unit(1))), await store.rank(NAMESPACE, search(["lamp"]))]
+        of_records = [(one.memory, one.index, _listed(one.bare), _listed(one.mixed)) for one in records]
+        return [of_records, [(hit.memory, hit.parts) for page in ranked for hit in page.hits]]
+
+    before = await everything()
+    opensearch_place.as_before_schema_3(schema=SCHEMA)
+    assert len(opensearch_place.of_before_schema_3()) == 3
+    assert await everything() == before
+    assert await store.remains(["A lamp."])
+    changed = replace(two.memory, version=2, content="The kettle.")
+    assert await store.commit(NAMESPACE, puts(replace(two, memory=changed), run_id="later")) == 2
+    gone = event("e", "one", "gone", reason="of: A lamp.")
+    await store.commit(NAMESPACE, ChangeSet(run=run("gone"), erases=("one",), events=(gone,)))
+    assert opensearch_place.holding("A lamp.") == []
+    found = await store.scan(NAMESPACE, Where(), after=None, limit=5)
+    assert [one.memory.content for one in found] == [before[0][0][0].content, "The kettle."]
+    assert len(opensearch_place.of_before_schema_3()) == 1
+
+
+def _listed(vector: Vector | None) -> list[float] | None:
+    return None if vector is None else vector.tolist()

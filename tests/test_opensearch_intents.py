@@ -177,6 +177,32 @@ async def test_a_large_change_stopped_between_any_two_requests_is_finished_whole
     assert outcomes[-1] == 1
 
 
+@pytest.mark.parametrize("size", [1, 200], ids=["in the head", "in parts"])
+async def test_a_change_that_an_earlier_version_left_unfinished_is_written_in_the_form_of_now(
+    mortal: OpenMortal, opensearch_place: OpenSearchPlace, size: int
+) -> None:
+    store, connection = await mortal()
+    send = connection._send
+
+    async def stops_before_the_documents(method: str, path: str, body: Any, *sent: Any) -> Any:
+        if path == "/_bulk" and b'-memories"' in body:
+            raise Stopped
+        return await send(method, path, body, *sent)
+
+    connection._send = stops_before_the_documents  # type: ignore[method-assign]
+    told = ["The kettle is blue. " * (300 if size > 1 else 1) + str(n) for n in range(size)]
+    many = [record(memory(f"{n:04}", text), unit(n)) for n, text in enumerate(told)]
+    with pytest.raises(Stopped):
+        await store.commit(NAMESPACE, puts(*many))
+    assert (len(opensearch_place.ids("state", "part")) > 0) == (size > 1)
+    opensearch_place.as_before_schema_3()
+    reader, _ = await mortal()
+    found = await reader.scan(NAMESPACE, EVERYTHING, after=None, limit=1000)
+    assert [one.memory.content for one in found] == told
+    assert all(one.bare is not None for one in found)
+    assert opensearch_place.of_before_schema_3() == []
+
+
 async def test_a_writer_that_was_held_up_changes_nothing_that_came_after_it(
     mortal: OpenMortal, opensearch_place: OpenSearchPlace
 ) -> None:

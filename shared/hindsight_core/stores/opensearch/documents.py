@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from base64 import b64decode
+from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from functools import lru_cache
 
@@ -26,8 +26,8 @@ from hindsight_core.stores.rows import HALF, instant, narrow, widen
 # of a document takes ten times as long, since the numbers of its vectors are unpacked with it.
 MEMORY: Json = {"stored_fields": "_none_", "docvalue_fields": ["kept"]}
 RECORD: Json = {"stored_fields": "_none_", "docvalue_fields": ["kept", "bare", "mixed"]}
-# The same of a document that is read by its id.
-SOURCE = ["kept", "bare", "mixed"]
+# The same of a document that is read by its id, also of one that an earlier schema wrote.
+SOURCE = ["kept", "bare", "mixed", "record"]
 _ID_BYTES = 512
 # An impact tells how often a term is in how long a text: a few thousand different ones.
 _IMPACTS = 10_000
@@ -157,13 +157,16 @@ def unpacked(column: str) -> bytes:
     return b64decode(column + "==")
 
 
-def kept_in_hit(hit: Json) -> Kept:
-    """What a hit of a search brought along that asked for `MEMORY` or `RECORD`."""
-    return kept_in_document({name: values[0] for name, values in hit["fields"].items()})
+def kept_in_hit(hit: Json) -> Kept | None:
+    """What a hit of a search brought along that asked for `MEMORY` or `RECORD`; None of an earlier schema's."""
+    columns = hit.get("fields", {})
+    return kept_in_document({name: columns[name][0] for name in columns}) if "kept" in columns else None
 
 
 def kept_in_document(source: Json) -> Kept:
-    """The same from the document itself."""
+    """The same from the document itself, of whatever schema."""
+    if "record" in source:
+        source = renewed(source)
     kept = _kept(unpacked(source["kept"]))
     if "mixed" not in source:
         return kept
@@ -175,12 +178,16 @@ def renewed(source: Json) -> Json:
     """A document as it was before schema 3, which kept its record in one piece, as one of now."""
     old = _kept(source["record"])
     found = {name: value for name, value in source.items() if name != "record"}
-    found["kept"] = _encode(replace(old, bare=None, mixed=None))
+    found["kept"] = _base64(_encode(replace(old, bare=None, mixed=None)))
     if old.bare is not None:
-        found["mixed"] = old.mixed or old.bare
-    if old.mixed is not None:
-        found["bare"] = old.bare
+        found["mixed"] = _base64(old.mixed or old.bare)
+        if old.mixed is not None:
+            found["bare"] = _base64(old.bare)
     return found
+
+
+def _base64(column: bytes) -> str:
+    return b64encode(column).decode()
 
 
 def memory_of(kept: Kept, access: Json | None) -> Memory:

@@ -191,7 +191,9 @@ class Indices:
             page = await self._connection.request("POST", f"/{self.name(index)}/_search", body, params={"scroll": "1m"})
             while hits := self._complete(page)["hits"]["hits"]:
                 for hit in hits:
-                    held = msgspec.json.encode(hit["_source"]) + b64decode(hit["_source"].get("kept", ""))
+                    source: Json = hit["_source"]
+                    held = msgspec.json.encode(source) + b64decode(source.get("kept", ""))
+                    held += source.get("record", "").encode()  # of an earlier schema
                     if any(form in held for form in forms):
                         left.append(f"The document {hit['_id']} of {self.name(index)} holds the text.")
                 page = await self._connection.request(

@@ -11,7 +11,8 @@ import msgspec
 from msgspec.structs import replace
 
 from hindsight_core.errors import StoreUnavailable
-from hindsight_core.stores.opensearch.documents import document_id
+from hindsight_core.stores.opensearch.connection import Json
+from hindsight_core.stores.opensearch.documents import document_id, renewed
 from hindsight_core.stores.opensearch.erasure import Eraser
 from hindsight_core.stores.opensearch.heads import Heads, Intent, State
 from hindsight_core.stores.opensearch.indices import Action, Indices, chunked, json
@@ -110,11 +111,11 @@ class Intents:
 
     async def _steps(self, namespace: str, intent: Intent) -> list[Action]:
         if not intent.parts:
-            return unpack(intent.steps) if intent.steps else []
+            return _of_now(unpack(intent.steps)) if intent.steps else []
         ids = [_part_id(namespace, intent, number) for number in range(intent.parts)]
         found = await self._indices.documents("state", ids)
         # Parts are dropped only when their change is finished: whoever still works on it has nothing left to do.
-        return [step for part in found if part is not None for step in unpack(part["_source"]["part"])]
+        return [step for part in found if part is not None for step in _of_now(unpack(part["_source"]["part"]))]
 
     async def _drop_parts(self, namespace: str, version: int) -> None:
         """Remove the parts of this change and of any that did not come to happen."""
@@ -124,6 +125,18 @@ class Intents:
         while hits := (await self._indices.search("state", None, body))["hits"]["hits"]:
             await self._indices.write([Action("state", "delete", {"_id": hit["_id"]}) for hit in hits])
             await self._indices.refresh("state")
+
+
+def _of_now(steps: Sequence[Action]) -> list[Action]:
+    """The steps with documents of this schema, also where an earlier version has left them behind."""
+    return [replace(step, source=_renewed(step.source)) if step.index == "memories" else step for step in steps]
+
+
+def _renewed(source: str | None) -> str | None:
+    if source is None or '"record":' not in source:
+        return source
+    document: Json = msgspec.json.decode(source)
+    return json(renewed(document)) if "record" in document else source
 
 
 def _searchable(intent: Intent) -> bool:

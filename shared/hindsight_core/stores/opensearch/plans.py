@@ -72,7 +72,7 @@ class Planner:
         return Plan(after=after, steps=steps)
 
     async def _read(self, ids: Sequence[str], *, texts: bool) -> None:
-        wanted = ["version", "born", "speaker", *(["kept"] if texts else [])]
+        wanted = ["version", "born", "speaker", *(["kept", "record"] if texts else [])]
         places = [document_id(self._namespace, memory_id) for memory_id in ids]
         found = await self._indices.documents("memories", places, routing=self._namespace, source=wanted)
         sources = [None if one is None else one["_source"] for one in found]

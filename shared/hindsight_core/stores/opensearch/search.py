@@ -29,7 +29,6 @@ from hindsight_core.stores.opensearch.documents import (
     RECORD,
     Kept,
     kept_impact,
-    kept_in_hit,
     memory_of,
     record_of,
 )
@@ -45,6 +44,7 @@ from hindsight_core.stores.opensearch.formula import (
 )
 from hindsight_core.stores.opensearch.frequencies import Frequencies
 from hindsight_core.stores.opensearch.heads import State
+from hindsight_core.stores.opensearch.hits import kept_in_hits
 from hindsight_core.stores.opensearch.indices import Indices
 from hindsight_core.stores.opensearch.survey import Survey, Surveys, counting, total
 
@@ -159,10 +159,10 @@ class Search:
         found: list[list[Neighbour]] = [[] for _ in vectors]
         if asked:
             answers = await self._indices.searches("memories", namespace, [body for _, body in asked.values()])
-            near = [[(hit["_score"], kept_in_hit(hit)) for hit in answer["hits"]["hits"]] for answer in answers]
+            near = [await kept_in_hits(self._indices, namespace, answer["hits"]["hits"]) for answer in answers]
             counters = await self._accesses.of(namespace, (kept for page in near for _, kept in page))
             for (n, (cosines, _)), page in zip(asked.items(), near, strict=True):
-                found[n] = [_neighbour(cosines.of(score), kept, counters) for score, kept in page]
+                found[n] = [_neighbour(cosines.of(hit["_score"]), kept, counters) for hit, kept in page]
         return found
 
     def _near(self, vector: Vector, state: State, conditions: Sequence[Json], limit: int) -> tuple[Cosines, Json]:
@@ -203,16 +203,15 @@ class Search:
 
     async def _ranked(self, namespace: str, query: Query, question: Question, answer: Json) -> tuple[Ranked, ...]:
         """The hits, each with OpenSearch's score and the parts that the formula makes it of."""
-        hits: list[Json] = answer["hits"]["hits"]
-        records = [kept_in_hit(hit) for hit in hits]
-        counters = await self._accesses.of(namespace, records)
+        hits = await kept_in_hits(self._indices, namespace, answer["hits"]["hits"])
+        counters = await self._accesses.of(namespace, (kept for _, kept in hits))
         return tuple(
             Ranked(
                 memory=memory_of(kept, counters.get(kept.memory.id)),
                 score=hit["_score"] - question.lift,
-                parts=_parts(query.formula, question, kept, hit["fields"].get("cosine", [NO_COSINE])[0]),
+                parts=_parts(query.formula, question, kept, hit.get("fields", {}).get("cosine", [NO_COSINE])[0]),
             )
-            for hit, kept in zip(hits, records, strict=True)
+            for hit, kept in hits
         )
 
 

@@ -40,13 +40,13 @@ from hindsight_core.stores.opensearch.documents import (
     SOURCE,
     document_id,
     kept_in_document,
-    kept_in_hit,
     record_of,
 )
 from hindsight_core.stores.opensearch.erasure import Eraser
 from hindsight_core.stores.opensearch.failures import Refused
 from hindsight_core.stores.opensearch.frequencies import Frequencies
 from hindsight_core.stores.opensearch.heads import Heads, State
+from hindsight_core.stores.opensearch.hits import kept_in_hits
 from hindsight_core.stores.opensearch.indices import Indices
 from hindsight_core.stores.opensearch.intents import Intents
 from hindsight_core.stores.opensearch.journal import Journal
@@ -169,7 +169,7 @@ class OpenSearchStore:
             if after is not None:
                 body["search_after"] = [after]
             hits = await self._indices.pages("memories", namespace, body, limit=limit)
-            kept = [kept_in_hit(hit) for hit in hits]
+            kept = [one for _, one in await kept_in_hits(self._indices, namespace, hits)]
             counters = await self._accesses.of(namespace, kept)
             return [record_of(one, counters.get(one.memory.id), vectors=vectors) for one in kept]
 
