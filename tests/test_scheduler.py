@@ -19,13 +19,15 @@ import pytest
 
 from hindsight_core.caller import Caller
 from hindsight_core.config import Settings
-from hindsight_core.errors import ConfigurationError
+from hindsight_core.errors import ConfigurationError, UnderWay
 from hindsight_core.ids import new_id
 from hindsight_core.leases import Leases
 from hindsight_core.models import Memory
-from hindsight_core.requests import PageRequest, Request, UndoRequest
+from hindsight_core.requests import PageRequest, Request, SweepRequest, UndoRequest
+from hindsight_core.responses import SweepReport
 from hindsight_core.service import MemoryService
 from hindsight_core.stores import MemoryStore, Where, open_store
+from hindsight_scheduler.runner import Runner
 from hindsight_scheduler.schedules import DEFAULTS, schedules
 from samples import DAY, NAMESPACE, OpenStore, memory, puts, record
 from server import environment, server
@@ -222,3 +224,34 @@ def test_schedules_are_cron_lines_or_durations_and_a_policy_may_be_left_out():
     for wrong in ('{"expire": "soon"}', '{"expire": "99 * * * *"}', '{"nonsense": "1h"}', "[]"):
         with pytest.raises(ConfigurationError, match="HINDSIGHT_SCHEDULES"):
             schedules(wrong)
+
+
+class Busy:
+    """Sweeps of a namespace in which another one is under way for so many seconds of the event loop's."""
+
+    def __init__(self, seconds: float) -> None:
+        self._until = asyncio.get_running_loop().time() + seconds
+        self.asked = 0
+
+    async def namespaces(self) -> list[str]:
+        return [NAMESPACE]
+
+    async def sweep(self, request: SweepRequest) -> SweepReport:
+        self.asked += 1
+        if asyncio.get_running_loop().time() < self._until:
+            raise UnderWay("Somebody sweeps by hand.", remedy="Wait.")
+        return SweepReport(
+            run_id="r", dry_run=False, complete=True, cursor=None, policies=(), affected=(), count=0, took_ms=0.0
+        )
+
+
+async def test_a_slot_that_waits_for_a_sweep_by_hand_asks_ever_more_rarely(tmp_path: Path):
+    store = open_store(f"sqlite:///{tmp_path}/h.db")
+    await store.prepare(None)
+    sweeps = Busy(1.0)
+    runner = Runner(Leases(store, "here", timedelta(seconds=60)), sweeps, slice_seconds=0.3, poll_seconds=0.01)
+    await runner.run("expire", AT)
+    # Every 10 ms it would be about a hundred times, each of two writes.
+    assert 2 <= sweeps.asked <= 12
+    assert (await store.head("hindsight.scheduler")).sequence == 2 * sweeps.asked + 1
+    await store.aclose()

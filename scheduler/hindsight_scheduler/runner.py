@@ -45,6 +45,7 @@ class Runner:
 
     async def run(self, policy: Policy, at: datetime) -> None:
         """See to it that the slot of `at` is done: by this process, or by another one that is waited for."""
+        waited = 0
         while not self._stop.is_set():
             try:
                 lease = await self._leases.take(policy, at, now())
@@ -53,13 +54,16 @@ class Runner:
                 elif await self._leases.settled(policy, at):
                     return
                 else:
-                    await self._pause()
+                    await self._pause(self._poll)
             except UnderWay as exc:  # somebody sweeps by hand, or died while sweeping
-                _log.info("slot.waits", extra={"policy": policy, "slot": at.isoformat(), "detail": exc.detail})
-                await self._pause()
+                if not waited:
+                    _log.info("slot.waits", extra={"policy": policy, "slot": at.isoformat(), "detail": exc.detail})
+                # Each look takes the slot and gives it back, which are writes.
+                await self._pause(min(self._poll * 2**waited, max(self._poll, self._slice)))
+                waited = min(waited + 1, 10)
             except HindsightError as exc:
                 _log.warning("slot.failed", extra={"policy": policy, "slot": at.isoformat(), "detail": exc.detail})
-                await self._pause()
+                await self._pause(self._poll)
 
     async def resume(self, policy: Policy) -> None:
         """Finish the slot that the last process left, if there is one."""
@@ -100,8 +104,8 @@ class Runner:
         if await self._leases.end(lease, now(), done=True):
             _log.info("slot.done", extra={**fields, "changed": changed})
 
-    async def _pause(self) -> None:
+    async def _pause(self, seconds: float) -> None:
         try:
-            await asyncio.wait_for(self._stop.wait(), self._poll)
+            await asyncio.wait_for(self._stop.wait(), seconds)
         except TimeoutError:
             return
