@@ -16,12 +16,14 @@ BESIDE = {
         "My office address is 3 Park Row, Leeds",
         "My mother's address is 22 Mill Road, Norwich",
         "My gym is PureGym on Wellington Street",
+        "My sister Anna lives at 4 Oak Street, Bristol",
     ),
     "zh": (
         "我的公司账单地址是北京市海淀区中关村大街1号",
         "我的办公地址是上海市浦东新区世纪大道100号",
         "我妈妈的地址是苏州市姑苏区平江路9号",
         "我的健身房是文一路的乐刻",
+        "我姐姐住在南京市鼓楼区中山路5号",
     ),
 }
 OLD = {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from hindsight_core.alignment import PIECE, align, parts, pieces
 from hindsight_core.attributes import Fit
 from hindsight_core.labels import labels_differ
@@ -16,6 +18,7 @@ from hindsight_core.succession import Succession, succession
 GAP = 0.3
 _TWIN = 0.5
 _LITTLE = 4
+_WITH_USER = re.compile(r"\b(?:i|we|me|us|our)\b|我们|咱|[和跟与同]我")
 _LONG = {"en": 600, "zh": 200}
 _EXPLICIT = 0.92
 _ELSEWHERE = 0.8
@@ -45,9 +48,10 @@ def guarded(odds: Odds, new: Memory, old: Memory, a: Reading, b: Reading) -> tup
     asked whether it replaces. `restated`: what says another value of the same subject in much the same words, or of
     what both name by the same words, is asked about; `reset` where both say nothing but a number or code of it: the
     newer one replaces. `repeats`: the same words in the same order are one. `label`: what is said of forklift 1 leaves
-    forklift 3 alone, what is said of one address those of others and for other uses, and a long text what it has few
-    words of. `which`: where only one of the two says which one of a kind it means, it is asked. `renews`: who moved,
-    changed or switched and tells the new thing of a kind replaces the old one; `named` where both name that very thing.
+    forklift 3 alone, what is said of one address those of others and for other uses, what is the user's what is told
+    of a relative, and a long text what it has few words of. `which`: where only one of the two says which one of a kind
+    it means, it is asked. `renews`: who moved, changed or switched and tells the new thing of a kind replaces the old
+    one; `named` where both name that very thing.
     """
     kept = dict(odds)
     spoke: list[str] = []
@@ -84,7 +88,7 @@ def guarded(odds: Odds, new: Memory, old: Memory, a: Reading, b: Reading) -> tup
         kept["duplicate"] = kept["refine"] = 0.0
         kept = _set(kept, to, max(kept[to], min(gained, _ASKED)) if to == "supersede" else gained)
     named = fits(a, b)
-    if labels_differ(a, b) or named == "other" or _hardly_speaks_of(a, b):
+    if labels_differ(a, b) or named == "other" or _hardly_speaks_of(a, b) or _of_a_relative(a, b):
         spoke.append("label")
         moved = kept["supersede"] * _ELSEWHERE
         kept["supersede"] -= moved
@@ -161,6 +165,12 @@ def _reset(a: Reading, b: Reading) -> bool:
     """Whether both give one number or code for the same thing, other ones, and say nothing else."""
     said = a.content[1] == b.content[1] and len(a.values) == len(b.values) == 1 and not b.addition and not b.hedge
     return said and a.values[0].kind == b.values[0].kind in {"number", "code"} and value_conflict(a, b)
+
+
+def _of_a_relative(a: Reading, b: Reading) -> bool:
+    """Whether the old one tells of a relative alone and the new one names something of the user's own."""
+    mine = b.attribute is not None and b.attribute.owner == "" and not b.kin
+    return mine and a.subject.kind == "kin" and _WITH_USER.search(a.text) is None
 
 
 def _hardly_speaks_of(a: Reading, b: Reading) -> bool:
