@@ -173,6 +173,23 @@ def test_a_piece_of_a_conversation_asks_for_no_kind_of_answer():
     assert (talk.when, talk.amount, talk.own) == (False, False, False)
 
 
+def test_what_has_been_replaced_comes_first_among_weak_ones_as_far_as_that_is_sure():
+    hits = [hit("other", 0.1), hit("doubted", 0.02), hit("old", 0.01)]
+    replaced = {"old": ("gone", 1.0), "doubted": ("gone", 0.3)}
+    comparison = Comparison(hits, PLAIN, ALL, replaced)
+    assert order(comparison.order(hits)) == ["old", "doubted", "other"]
+    assert comparison.reasons(hits[2])["replaced"] == pytest.approx(1.2 * ALL.replaced)
+    assert order(Comparison(hits, PLAIN, ALL).order(hits)) == ["other", "doubted", "old"]
+
+
+def test_what_has_been_replaced_is_as_relevant_as_what_replaced_it():
+    hits = [hit("new", 0.9), hit("other", 0.5), hit("old", 0.1)]
+    comparison = Comparison(hits, PLAIN, only(inherited=1.0), {"old": ("new", 1.0)})
+    assert comparison.place(hits[2]) == pytest.approx(comparison.place(hits[0]))
+    # More relevant than what replaced it, it inherits nothing.
+    assert "inherited" not in Comparison(hits, PLAIN, ALL, {"new": ("old", 1.0)}).reasons(hits[0])
+
+
 def test_what_is_only_new_does_not_come_before_what_is_to_the_point():
     hits = [hit("new", 0.2, recency=1.0), hit("old", 0.45, recency=0.0)]
     assert hits[0].score > hits[1].score

@@ -83,7 +83,7 @@ class Formula(msgspec.Struct, frozen=True, kw_only=True):
 class Weights(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Everything about ranking that a setting or an experiment may change.
 
-    Those from `contrast` to `substance` belong to the second stage, see `reranking`; without any of them there is
+    Those from `contrast` to `inherited` belong to the second stage, see `reranking`; without any of them there is
     none. `half_lives` in days, by memory type, go before those of the caller's profile; 0 is no decay.
     """
 
@@ -114,6 +114,8 @@ class Weights(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     remark: float = -0.08
     names: float = 0.15
     substance: float = 0.20
+    replaced: float = 0.50
+    inherited: float = 1.0
     half_lives: dict[MemoryType, Annotated[float, Meta(ge=0)]] = {}
 
 

@@ -20,6 +20,8 @@ than in the score, and recency less, so that neither being new nor being sure ou
                + remark · (is said to whom the question is about, by another)
                + names · (calls things by their names, where something is asked)
                + substance · min(1, ln(1 + its bytes) / ln(200))
+               + replaced · (how sure it is that it has been replaced, where the question asks for what was)
+               + inherited · (by how much what replaced it is more relevant, where the question asks for what was)
     place    = score − fade · (recency's contribution) + 0.6 · (evidence + contrast · (relevance + evidence))
 
 where relevance goes on below 0 and words are weighed by how rare they are among the hits. The hits are put in the order
@@ -31,7 +33,6 @@ the hits. docs/retrieval.md tells what the weights bring on conversations that w
 
 from __future__ import annotations
 
-import heapq
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TypeAlias
@@ -48,6 +49,7 @@ from hindsight_core.answers import (
 )
 from hindsight_core.coverage import Coverage
 from hindsight_core.indexing import asks, fold_name
+from hindsight_core.marking import standing_back
 from hindsight_core.models import Memory
 from hindsight_core.question import Question
 from hindsight_core.ranking import Weights
@@ -72,6 +74,8 @@ EVIDENCE = (
     "remark",
     "names",
     "substance",
+    "replaced",
+    "inherited",
 )
 """The kinds of evidence, each with the weight of its name."""
 
@@ -79,6 +83,7 @@ _AT = {name: at for at, name in enumerate(EVIDENCE)}
 _SESSION, _SESSION_WORDS, _WORDS = _AT["session"], _AT["session_words"], _AT["words"]
 _NEXT_TURN, _REPLY, _WINDOW = _AT["next_turn"], _AT["reply"], _AT["window"]
 _PART, _OWN, _REMARK = _AT["part"], _AT["own"], _AT["remark"]
+_REPLACED, _INHERITED = _AT["replaced"], _AT["inherited"]
 
 WEIGHTS = ("contrast", "fade", *EVIDENCE)
 """Which of the weights belong to this stage."""
@@ -99,9 +104,18 @@ def rerank(ranked: Sequence[Ranked], question: Question, weights: Weights) -> li
 
 
 class Comparison:
-    """The hits of a search, `ranked` best first, compared: the first `DEPTH` of them give the evidence on any."""
+    """The hits of a search, `ranked` best first, compared: the first `DEPTH` of them give the evidence on any.
 
-    def __init__(self, ranked: Sequence[Ranked], question: Question, weights: Weights) -> None:
+    `replaced`, where the question asks for what was, as `marking.replaced`.
+    """
+
+    def __init__(
+        self,
+        ranked: Sequence[Ranked],
+        question: Question,
+        weights: Weights,
+        replaced: Mapping[str, tuple[str, float]] | None = None,
+    ) -> None:
         self._question = question
         self._weights = weights
         self._weighed: list[float] = [getattr(weights, name) for name in EVIDENCE]
@@ -123,6 +137,9 @@ class Comparison:
         self._before: dict[_Turn, float] = {}
         self._after: dict[_Turn, float] = {}
         self._said: dict[_Session, int] = {}
+        self._replaced = replaced or {}
+        newer = {newer for newer, _ in self._replaced.values()}
+        self._supports = {hit.memory.id: self.support(hit) for hit in ranked if hit.memory.id in newer}
         best = ranked[:DEPTH]
         self._coverage = Coverage(question.words, [hit.memory.content for hit in best] if self._compares else ())
         if not self._compares:
@@ -154,7 +171,7 @@ class Comparison:
         places = [self.place(hit) for hit in hits]
         order = sorted(range(len(hits)), key=places.__getitem__, reverse=True)
         if beneath:
-            order = _standing_back(order, [hit.memory.id for hit in hits], beneath)
+            order = standing_back(order, [hit.memory.id for hit in hits], beneath)
         limit = math.inf
         found: list[Ranked] = []
         for n in order[:count]:
@@ -210,6 +227,11 @@ class Comparison:
                 found.append((_OWN, speaks_of_self(content)))
             else:
                 found.append((_REMARK, speaks_to_another(content)))
+        if (by := self._replaced.get(memory.id)) is not None:
+            newer, sure = by
+            found.append((_REPLACED, sure))
+            if (gain := self._supports.get(newer, -math.inf) - self.support(hit)) > 0.0:
+                found.append((_INHERITED, sure * gain))
         return found
 
     def reasons(self, hit: Ranked) -> dict[str, float]:
@@ -237,34 +259,6 @@ class Comparison:
         if self._question.parts:
             return memory.source in self._question.parts
         return self._question.own and memory.source == "user"
-
-
-def _standing_back(order: list[int], ids: Sequence[str], beneath: Mapping[str, Collection[str]]) -> list[int]:
-    """The order with each one moved down to right behind the last of those that it stands beneath.
-
-    Of several that stand beneath each other in a circle, the first comes first.
-    """
-    rank = {ids[n]: place for place, n in enumerate(order)}
-    waiting = {
-        rank[one]: {rank[other] for other in others if other in rank and other != one}
-        for one, others in beneath.items()
-        if one in rank
-    }
-    ready = [place for place in range(len(order)) if not waiting.get(place)]
-    done: list[int] = []
-    waiting = {place: others for place, others in waiting.items() if others}
-    while ready or waiting:
-        if not ready:
-            ready.append(min(waiting))
-            del waiting[ready[0]]
-        place = heapq.heappop(ready)
-        done.append(place)
-        for one in [one for one, others in waiting.items() if place in others]:
-            waiting[one].discard(place)
-            if not waiting[one]:
-                del waiting[one]
-                heapq.heappush(ready, one)
-    return [order[place] for place in done]
 
 
 def _within(memory: Memory, question: Question) -> bool:

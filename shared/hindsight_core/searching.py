@@ -18,7 +18,7 @@ from hindsight_core.explaining import explain, notes_for
 from hindsight_core.filtering import loosened, present_of, scope_where, where_of
 from hindsight_core.gate import find_secret
 from hindsight_core.journal import Journal
-from hindsight_core.marking import beneath, challengers_of, marked
+from hindsight_core.marking import beneath, challengers_of, marked, replaced, with_replaced
 from hindsight_core.models import Memory, Retrieval
 from hindsight_core.question import Question, read
 from hindsight_core.ranking import INTENTS, Weights, by_words, formula
@@ -148,8 +148,11 @@ class Searcher:
         # Where the conditions kept nothing out, there is nothing pending either.
         if not named and as_of is None and page.eligible < page.in_scope:
             ranked = await self._with_pending(scope.namespace, query, ranked)
-        comparison = Comparison(ranked, question, weights)
+        if question.changed and not named and as_of is None and page.eligible > len(page.hits):
+            ranked = await with_replaced(self._store, scope.namespace, query, ranked)
         challengers = await challengers_of(self._store, scope, ranked, query.where.begun_at)
+        former = replaced(ranked, challengers, present) if question.changed else {}
+        comparison = Comparison(ranked, question, weights, former)
         found = await self._with_challengers(scope.namespace, query, ranked, challengers)
         found = [hit for hit in found if hit.score >= request.min_score]
         ordered = comparison.order(
