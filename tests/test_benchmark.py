@@ -348,6 +348,13 @@ def test_memory_bank_needs_to_be_told_what_answers(tmp_path: Path):
     assert bank.questions[0].gold == (bank.documents[0].id,)
 
 
+def test_of_several_faults_in_a_file_the_first_is_named(tmp_path: Path):
+    path = tmp_path / "set.json"
+    path.write_text(json.dumps(PLAIN).replace('"id": "', '"id": "\\ud800'))
+    with pytest.raises(InvalidInput, match=r"set\.json: banks\[0\]\.docs\[0\]\.id"):
+        reading.load(path)
+
+
 def test_a_place_of_another_shape_is_named(tmp_path: Path):
     broken = json.loads(json.dumps(PLAIN))
     broken["banks"][0]["docs"][2]["date"] = "the day before"

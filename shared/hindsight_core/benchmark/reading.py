@@ -77,7 +77,7 @@ def load(path: Path) -> DataSet:
     except Malformed as exc:
         raise InvalidInput.of(str(path), exc.detail) from None
     except InvalidInput as exc:
-        (fault,) = exc.errors
+        fault = exc.errors[0]
         if fault.field.startswith(str(path)):
             raise
         raise InvalidInput.of(f"{path}: {fault.field}", fault.message) from None
