@@ -82,6 +82,7 @@ async def test_saying_the_challenger_again_settles_the_pair_and_can_be_undone(se
     before = await everything(service, caller)
     again = await write(service, caller, GREEN, now=LATER)
     assert again.results[0].decision == "duplicate"
+    assert again.results[0].superseded == (old.id,)
     after = await service.get(old.id, Request(), caller)
     assert (after.status, after.superseded_by, after.contested_by) == ("superseded", new.id, ())
     assert (await service.get(new.id, Request(), caller)).supersedes == (old.id,)

@@ -205,8 +205,12 @@ class WritePlan:
                 question = Question(old=old.content, new=new.content, old_source=old.source, new_source=new.source)
                 self.questions[texts] = question
         effects = Effects(self.ledger, self.accesses, self._times.now)
+        before = {old for target in targets for old in self.ledger.get(target).memory.supersedes}
         stored = apply(effects, new, kept, outcome, targets, records)
         touched = outcome.decision in {"supersede", "refine"} and not outcome.late
+        # What is said again may settle what it was in doubt with.
+        again = stored if outcome.decision == "duplicate" else None
+        settled = () if again is None else tuple(old for old in again.supersedes if old not in before)
         self._decisions.append(
             Decision(
                 index=kept.candidate.index,
@@ -216,7 +220,7 @@ class WritePlan:
                 memory=stored,
                 scores=kept.verdict.scores,
                 reason=sentences(why_kept(kept), outcome.reason),
-                superseded=tuple(target.memory.id for target in targets) if touched else (),
+                superseded=tuple(target.memory.id for target in targets) if touched else settled,
                 related=() if touched else tuple(target.memory.id for target in targets),
                 contests=tuple(
                     Contested(
