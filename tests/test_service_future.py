@@ -81,7 +81,8 @@ async def test_what_does_not_hold_yet_is_found_when_it_does_and_counted_until_th
 async def test_what_is_said_in_between_holds_in_between(story, service, caller):
     old, new, question, *_ = story
     moon = "My address is 1 Moon Court"
-    await write(service, caller, moon, SOON)
+    decision = await write(service, caller, moon, SOON)
+    assert decision.reason.endswith(f"Holds in the slot user.address until “{new}” begins.")
     assert await found(service, caller, question, SOON + DAY) == {moon: None}
     assert await found(service, caller, question, SOON, as_of=SOON - DAY) == {old: "superseded"}
     assert await found(service, caller, question, MOVED) == {new: None}

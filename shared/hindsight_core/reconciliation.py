@@ -142,10 +142,11 @@ def _same_slot(new: Memory, slot: list[Judged], language: Language) -> Outcome:
         )
     newer = tuple(item.old.id for item in slot if item.order == "older" and item.old.status == "active")
     if newer:
+        announced = all(item.old.valid_from > new.created_at for item in slot if item.old.id in newer)
         return Outcome(
             decision="add",
             targets=newer,
-            reason=say["key_late"].format(**quoted),
+            reason=say["key_until" if announced else "key_late"].format(**quoted),
             late=True,
             evidence=evidence | {"late": True},
         )
