@@ -129,6 +129,22 @@ async def test_the_same_key_is_the_same_slot(service, caller):
     assert new.superseded == (old.memory_id,)
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("My editor is vim", "My editor is Helix"),
+        ("我用vim写代码", "我现在用Helix写代码"),
+        ("我在华为上班", "我在阿里上班"),
+    ],
+)
+async def test_another_value_of_a_slot_is_never_taken_for_the_same(service, caller, before, after):
+    old = await write(service, caller, before, key="user.value")
+    new = await write(service, caller, after, key="user.value", now=NOW + timedelta(days=1))
+    assert (new.decision, new.superseded) == ("supersede", (old.memory_id,))
+    again = await write(service, caller, after, key="user.value", now=NOW + timedelta(days=2))
+    assert (again.decision, again.memory_id) == ("duplicate", new.memory_id)
+
+
 async def test_the_caller_may_name_what_it_replaces(service, caller):
     old = await write(service, caller, "The demo runs on the blue cluster")
     new = await write(service, caller, "All demos moved to green", supersedes=(old.memory_id,))

@@ -155,8 +155,11 @@ def _same_slot(new: Memory, slot: list[Judged], language: Language) -> Outcome:
 
 
 def _same_value(new: Memory, item: Judged) -> bool:
+    """Whether the slot's new text says nothing else; what only may say the same replaces, so that no value is lost."""
     before, after = read(item.old.content), read(new.content)
-    return same_text(before, after) or (item.pair.relation == "duplicate" and not value_conflict(before, after))
+    if same_text(before, after):
+        return True
+    return item.verdict == "duplicate" and not swaps_one(before, after) and not value_conflict(before, after)
 
 
 def _same_text(new: Memory, old: Memory) -> bool:
