@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from hindsight_core.cues import Language, language_of, lower_case
+from hindsight_core.cues import languages_of, lower_case
 from hindsight_core.models import Source
 from hindsight_core.readings import kept
 
@@ -81,7 +81,7 @@ def parts_named(text: str) -> tuple[tuple[Source, ...], str]:
     found: list[Source] = []
     kept = list(plain)
     for cue, source in _PARTS.items():
-        for language in _languages(text):
+        for language in languages_of(text):
             for match in lower_case("answers", language)[cue].finditer(folded):
                 kept[match.start() : match.end()] = " " * (match.end() - match.start())
                 found.append(source)
@@ -91,10 +91,6 @@ def parts_named(text: str) -> tuple[tuple[Source, ...], str]:
     return tuple(dict.fromkeys(found)), rest if any(char.isalnum() for char in rest) else text
 
 
-def _languages(text: str) -> tuple[Language, ...]:
-    return ("zh",) if language_of(text) == "zh" else ("en", "zh")
-
-
 def _holds(cue: str, text: str) -> bool:
     plain = text.replace("’", "'").lower()
-    return any(lower_case("answers", each)[cue].search(plain) for each in _languages(text))
+    return any(lower_case("answers", each)[cue].search(plain) for each in languages_of(text))

@@ -9,15 +9,15 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from hindsight_core.lexical import stem
+from hindsight_core.subjects import HAN
 
 Fit: TypeAlias = Literal["same", "default", "near", "other"]
 
-_HAN = "\u3400-\u4dbf\u4e00-\u9fff"
 _ENGLISH = re.compile(
     r"(?:\b(?P<own>my|our|user's|the|his|her|their|[^\W_][\w-]*'s) |\b(?=new ))"
     r"(?P<phrase>(?:[\w'-]+ ){0,4}?[\w-]+)(?: (?:is|are|will be|has changed to|changed to)\b|:)"
 )
-_CHINESE = re.compile(rf"(?:^|[^{_HAN}])(?P<phrase>[{_HAN}]{{2,14}}?)(?:将?是|改为|改成|换成|变成|:)")
+_CHINESE = re.compile(rf"(?:^|[^{HAN}])(?P<phrase>[{HAN}]{{2,14}}?)(?:将?是|改为|改成|换成|变成|:)")
 _SELF = ("my", "our", "user's", "the", None)
 _OTHERS = ("his", "her", "their", "他", "她")
 _PRONOUN = "?"

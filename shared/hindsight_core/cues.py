@@ -35,6 +35,11 @@ def language_of(text: str) -> Language:
     return "zh" if han and han / 2 >= len(_WORD.findall(text)) else "en"
 
 
+def languages_of(text: str) -> tuple[Language, ...]:
+    """Those whose cues are looked for in a text: an English one may hold Chinese words."""
+    return ("zh",) if language_of(text) == "zh" else ("en", "zh")
+
+
 @cache
 def table(name: str, language: Language) -> Table:
     """The pattern file `language/<language>/<name>.toml`; English patterns match whole words, in any case."""

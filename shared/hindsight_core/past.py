@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from hindsight_core.cues import Language, language_of, lower_case
+from hindsight_core.cues import Language, languages_of, lower_case
 
 
 def is_past_question(text: str) -> bool:
@@ -13,7 +13,7 @@ def is_past_question(text: str) -> bool:
     Not every question in the past tense does: “when did I buy the car?” asks for a fact that still holds, and “what did
     he eat last November?” names its time (see `temporal.find_range`). Total, and free of any context.
     """
-    return any(_asks(text, each) for each in _languages(text))
+    return any(_asks(text, each) for each in languages_of(text))
 
 
 def asks_what_happened(text: str) -> bool:
@@ -22,14 +22,10 @@ def asks_what_happened(text: str) -> bool:
     What is so now (“what is my address?”) is rather in a newer memory; what happened is as well in an old one.
     """
     plain = text.replace("’", "'").lower()
-    return any(lower_case("past", each)["happened"].search(plain) for each in _languages(text))
+    return any(lower_case("past", each)["happened"].search(plain) for each in languages_of(text))
 
 
 def _asks(text: str, language: Language) -> bool:
     cues = lower_case("past", language)
     plain = cues["otherwise"].sub(lambda match: "\x00" * len(match[0]), text.replace("’", "'").lower())
     return bool(re.search(cues["as_was"], plain))
-
-
-def _languages(text: str) -> tuple[Language, ...]:
-    return ("zh",) if language_of(text) == "zh" else ("en", "zh")
