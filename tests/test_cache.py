@@ -355,7 +355,8 @@ async def test_a_full_redis_still_gives_what_it_has(redis_server, name):
 
 async def test_a_cluster_is_told_for_what_it_is(tmp_path: Path, name: str):
     service = redis_service(free_port(), tmp_path)
-    command = (*service.command, "--cluster-enabled", "yes")
+    # Its second port is 10 000 above the first unless said, which not every free port allows.
+    command = (*service.command, "--cluster-enabled", "yes", "--cluster-port", str(free_port()))
     server = ServiceProcess(dataclasses.replace(service, command=command))
     server.start()
     cache = open_cache(server.url, timeout=10.0)
