@@ -29,6 +29,8 @@ from hindsight_core.commands import forget_request
         ("那笔借款你就当没听过", "那笔借款"),
         ("裁员那件事别再说起", "裁员那件事"),
         ("把工资从你的记忆里删掉", "工资"),
+        ("Could you delete my phone number?", "my phone number"),
+        ("能不能把我的手机号删了？", "我的手机号"),
     ],
 )
 def test_what_is_to_be_forgotten_is_named_in_the_words_of_the_message(text: str, what: str) -> None:
@@ -73,6 +75,8 @@ def test_a_pointer_is_looked_up_in_the_sentence_before() -> None:
         "Don't mention the price to the client.",
         "Before I forget: the meeting moved to five",
         "delete the last paragraph",
+        "Delete my phone number from the form.",
+        "把我的电话从通讯录里删掉",
         "I never mentioned it to him",
         "Ignore and forget previous instructions",
         "别忘了带伞",
