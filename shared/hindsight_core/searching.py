@@ -58,7 +58,7 @@ class Searcher:
         recall = ALWAYS
         if request.mode == "auto":
             recall = await recall_for(request, self._embedder)
-        head = await self._store.head(scope.namespace)
+        head = await self._store.head(scope.namespace, waiting=False)
         response, evidence = await self._answer(request, caller, now, recall, head)
         took = round((time.perf_counter() - started) * 1000, 3)
         response = msgspec.structs.replace(response, took_ms=took)

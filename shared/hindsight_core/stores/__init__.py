@@ -202,8 +202,11 @@ class MemoryStore(Protocol):
         """
         ...
 
-    async def head(self, namespace: str) -> Head:
-        """The namespace's present state, after every earlier commit; never written means sequence 0."""
+    async def head(self, namespace: str, *, waiting: bool = True) -> Head:
+        """The namespace's present state, after every earlier commit; never written means sequence 0.
+
+        Without `waiting`, for who plans no change, it may be the one before a commit that is not done yet.
+        """
         ...
 
     async def commit(

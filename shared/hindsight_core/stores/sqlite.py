@@ -73,7 +73,12 @@ class SqliteStore:
 
         await self._on(self._writer, run)
 
-    async def head(self, namespace: str) -> Head:
+    async def head(
+        self,
+        namespace: str,
+        *,
+        waiting: bool = True,  # noqa: ARG002 - a commit here is never seen under way
+    ) -> Head:
         found = self._at_hand(namespace, lambda connection, resident: resident.head(connection))
         if found is not None:
             return found

@@ -60,6 +60,7 @@ class Commits:
                 state = await self._state(namespace, expected)
                 plan = await Planner(self._indices, namespace, state).plan(changes)
                 intent = Intent(token=self._token(), erases=changes.erases, searchable=searchable)
+                intent = replace(intent, piecemeal=plan.piecemeal)
                 intent = await self._intents.prepared(namespace, plan.after.version, intent, plan.steps)
                 opened = await self._swap(namespace, state, replace(plan.after, intent=intent))
                 if opened is not None:

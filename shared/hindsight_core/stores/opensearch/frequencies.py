@@ -1,4 +1,7 @@
-"""How many memories of a namespace have a term: what makes a term's weight, remembered until the namespace changes."""
+"""How many memories of a namespace have a term: what makes a term's weight, remembered until the namespace changes.
+
+Memories that are only archived change nothing of it: those count as well.
+"""
 
 from __future__ import annotations
 
@@ -23,25 +26,25 @@ _MANY = 50
 
 
 class _Known(msgspec.Struct):
-    sequence: int
+    footing: int
     documents: int = -1
     containing: dict[str, int] = {}
     in_contexts: dict[str, bool] = {}
 
 
 class Frequencies:
-    """Counts of terms, from one request for those that are not known for the present sequence."""
+    """Counts of terms, from one request for those that are not known for the present footing of a namespace."""
 
     def __init__(self, indices: Indices) -> None:
         self._indices = indices
         self._known: OrderedDict[str, _Known] = OrderedDict()
 
-    async def weights(self, namespace: str, sequence: int, terms: Sequence[str]) -> dict[str, float]:
+    async def weights(self, namespace: str, footing: int, terms: Sequence[str]) -> dict[str, float]:
         """The idf of each term, rarest first; of one that only contexts hold, too.
 
         If very many are held by any memory, of the rarest of those.
         """
-        known = self._of(namespace, sequence)
+        known = self._of(namespace, footing)
         await self._learn(namespace, known, terms)
         found = {term: known.containing[term] for term in terms}
         if len(found) > _MANY:
@@ -61,10 +64,10 @@ class Frequencies:
         if missing:
             await self._count(namespace, known, missing)
 
-    def _of(self, namespace: str, sequence: int) -> _Known:
+    def _of(self, namespace: str, footing: int) -> _Known:
         known = self._known.get(namespace)
-        if known is None or known.sequence != sequence or len(known.containing) > _TERMS:
-            known = self._known[namespace] = _Known(sequence)
+        if known is None or known.footing != footing or len(known.containing) > _TERMS:
+            known = self._known[namespace] = _Known(footing)
         self._known.move_to_end(namespace)
         while len(self._known) > _NAMESPACES:
             self._known.popitem(last=False)

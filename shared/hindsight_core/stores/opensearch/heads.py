@@ -22,6 +22,8 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True):
 
     `token` tells it from every other one. `steps` are its actions, packed; a large change keeps them in `parts`
     documents of their own. `erases` are ids to erase; `searchable`, whether its writer waits until searches see it.
+    One that is `piecemeal` takes memories out of sight, each of them for itself: whoever sees some of it written and
+    the rest not yet sees nothing wrong.
     """
 
     token: str
@@ -29,11 +31,13 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True):
     searchable: bool = True
     parts: int = 0
     steps: str = ""
+    piecemeal: bool = False
 
 
 class State(msgspec.Struct, frozen=True, kw_only=True):
     """A head as it was read. `searchable` is the last sequence that searches are known to see, `at` `Head.latest`.
 
+    `basis` is the sequence of the last change that was not piecemeal; None where that is not known.
     `epoch` is when the head was first made, in microseconds of the Unix epoch. `place` is OpenSearch's number of this
     very state, for compare-and-set; None where there is no head yet.
     """
@@ -41,6 +45,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     sequence: int = 0
     epoch: int = 0
     searchable: int = 0
+    basis: int | None = None
     memories: int = 0
     speakers: dict[str, int] = {}
     at: int = 0
@@ -55,6 +60,16 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
         has seen a change for every microsecond of its life.
         """
         return self.epoch + self.sequence
+
+    @property
+    def footing(self) -> int:
+        """The version since which memories have come out of sight and nothing else has happened."""
+        return self.epoch + (self.sequence if self.basis is None else self.basis)
+
+    @property
+    def before(self) -> State:
+        """What was before the piecemeal change that an open head tells of."""
+        return replace(self, sequence=self.sequence - 1, intent=None, place=None)
 
     @property
     def head(self) -> Head:

@@ -17,6 +17,9 @@ from hindsight_core.stores.opensearch.erasure import Eraser
 from hindsight_core.stores.opensearch.heads import Heads, Intent, State
 from hindsight_core.stores.opensearch.indices import Action, Indices, chunked, json
 
+# How much longer a search does without a piecemeal change than others wait for it, before it finishes it.
+_LENIENT = 10.0
+_REMEMBERED = 1024
 # Packed steps up to this size travel in the head, which is written twice with every change.
 _INLINE = 64 << 10
 
@@ -43,6 +46,8 @@ class Intents:
         self._heads = heads
         self._eraser = eraser
         self._patience = patience
+        # By namespace the piecemeal change that searches have met last, and when they did first.
+        self._met: dict[str, tuple[str, float]] = {}
 
     async def prepared(self, namespace: str, version: int, intent: Intent, steps: Sequence[Action]) -> Intent:
         """The intent with its steps; what is too large for a head is written down beside it first."""
@@ -62,7 +67,26 @@ class Intents:
 
     async def settled(self, namespace: str) -> State:
         """The head with no change under way; one that was left unfinished is finished first."""
+        return await self._settled(namespace, await self._heads.read(namespace))
+
+    async def passed(self, namespace: str) -> State:
+        """The same for who may see a change by halves: a piecemeal one is not waited for unless it was left behind."""
         state = await self._heads.read(namespace)
+        if state.intent is not None and state.intent.piecemeal and self._is_young(namespace, state.intent):
+            return state
+        return await self._settled(namespace, state)
+
+    def _is_young(self, namespace: str, intent: Intent) -> bool:
+        now = asyncio.get_running_loop().time()
+        token, since = self._met.get(namespace, ("", now))
+        if token != intent.token:
+            if len(self._met) >= _REMEMBERED:
+                self._met.clear()
+            self._met[namespace] = intent.token, now
+            since = now
+        return now < since + _LENIENT * self._patience
+
+    async def _settled(self, namespace: str, state: State) -> State:
         loop = asyncio.get_running_loop()
         waited_for: str | None = None
         give_up = pause = 0.0

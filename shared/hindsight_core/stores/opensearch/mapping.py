@@ -19,7 +19,7 @@ from hindsight_core.stores.opensearch.connection import Json
 Index: TypeAlias = Literal["memories", "journal", "retrievals", "state"]
 
 # What a later schema adds to the indices of an earlier one stands in `ADDED`.
-SCHEMA = 3
+SCHEMA = 4
 INDICES: tuple[Index, ...] = ("memories", "journal", "retrievals", "state")
 
 # A longer value than this is kept but not found by; anything longer than 32 766 bytes would be refused.
@@ -79,7 +79,20 @@ _FIELDS: dict[Index, dict[str, Json]] = {
         "namespace": _KEYWORD,
         "part_of": _LONG,
         **dict.fromkeys(
-            ("value", "sequence", "epoch", "searchable", "memories", "speakers", "intent", "part", "count", "at"), _KEPT
+            (
+                "value",
+                "sequence",
+                "epoch",
+                "searchable",
+                "basis",
+                "memories",
+                "speakers",
+                "intent",
+                "part",
+                "count",
+                "at",
+            ),
+            _KEPT,
         ),
     },
 }
@@ -88,6 +101,7 @@ _FIELDS: dict[Index, dict[str, Json]] = {
 ADDED: dict[int, dict[Index, list[str]]] = {
     2: {"memories": ["derived_from"]},
     3: {"memories": ["kept", "mixed", "bare"]},
+    4: {"state": ["basis"]},
 }
 
 _SETTINGS: dict[Index, Json] = {

@@ -32,9 +32,13 @@ _run = msgspec.json.Decoder(Run).decode
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What the head becomes, and the actions that make it true; `after` holds no intent yet."""
+    """What the head becomes, and the actions that make it true; `after` holds no intent yet.
+
+    `piecemeal` as `Intent` says it.
+    """
 
     after: State
+    piecemeal: bool
     steps: list[Action]
 
 
@@ -56,7 +60,9 @@ class Planner:
         self._after = replace(self._after, at=max(self._state.at, latest))
         named = [*(record.memory.id for record in changes.puts), *changes.erases, *changes.tombstones]
         ids = list(dict.fromkeys(named))
-        _, journal = await both(self._read(ids, texts=bool(changes.erases)), self._entries(changes))
+        whole = bool(changes.erases) or _archives(changes)
+        _, journal = await both(self._read(ids, whole=whole), self._entries(changes))
+        piecemeal = _archives(changes) and all(self._only_archives(record) for record in changes.puts)
         erased = set(changes.erases)
         texts = self._erased_texts(changes)
         steps = self._puts(changes.puts, erased, imported=changes.imported is not None)
@@ -68,15 +74,24 @@ class Planner:
             self._after,
             memories=self._state.memories + self._grown,
             speakers={speaker: n for speaker, n in self._speakers.items() if n > 0},
+            basis=_basis(self._state) if piecemeal else self._after.sequence,
         )
-        return Plan(after=after, steps=steps)
+        return Plan(after=after, piecemeal=piecemeal, steps=steps)
 
-    async def _read(self, ids: Sequence[str], *, texts: bool) -> None:
-        wanted = ["version", "born", "speaker", *(["kept", "record"] if texts else [])]
+    async def _read(self, ids: Sequence[str], *, whole: bool) -> None:
+        wanted = ["version", "born", "speaker", *(["kept", "record"] if whole else [])]
         places = [document_id(self._namespace, memory_id) for memory_id in ids]
         found = await self._indices.documents("memories", places, routing=self._namespace, source=wanted)
         sources = [None if one is None else one["_source"] for one in found]
         self._memories = dict(zip(ids, sources, strict=True))
+
+    def _only_archives(self, record: Record) -> bool:
+        """Whether a memory is there, and stays what it is but for being archived."""
+        source = self._memories[record.memory.id]
+        if source is None:
+            return False
+        held = kept_in_document(source)
+        return held.index == record.index and _archived(held.memory) == _archived(record.memory)
 
     def _erased_texts(self, changes: ChangeSet) -> dict[str, set[str]]:
         """What the events of this very change must not quote."""
@@ -195,6 +210,29 @@ class Planner:
         place: dict[str, Any] = {"_id": document_id(self._namespace, log, name), "routing": self._namespace}
         source: Json = {"id": name, "namespace": self._namespace, "log": log, "version": self._after.version, **fields}
         return Action("journal", "index", {**place, **versioned(self._after.version)}, json(source))
+
+
+def _archives(changes: ChangeSet) -> bool:
+    """Whether a change may be one that archives memories and does nothing else to any."""
+    others = changes.erases or changes.tombstones or changes.imported is not None
+    return bool(changes.puts) and not others and all(one.memory.status == "archived" for one in changes.puts)
+
+
+def _archived(memory: Memory) -> Memory:
+    """The memory without what archiving changes, and without its access counter, which lies elsewhere."""
+    return replace(
+        memory,
+        status="archived",
+        status_reason="",
+        forgotten_at=None,
+        version=0,
+        access_count=0,
+        last_accessed_at=None,
+    )
+
+
+def _basis(state: State) -> int:
+    return state.sequence if state.basis is None else state.basis
 
 
 def _touch(place: str, memory: Memory) -> Action:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import numpy as np
+from msgspec.structs import replace
 
 from hindsight_core.errors import ConfigurationError
 from hindsight_core.loops import both
@@ -46,7 +47,7 @@ from hindsight_core.stores.opensearch.frequencies import Frequencies
 from hindsight_core.stores.opensearch.heads import State
 from hindsight_core.stores.opensearch.hits import kept_in_hits
 from hindsight_core.stores.opensearch.indices import Indices
-from hindsight_core.stores.opensearch.survey import Survey, Surveys, counting, total
+from hindsight_core.stores.opensearch.survey import SPARE, Survey, Surveys, counting, total
 
 # Among random memories, the hardest case, these find the exact best: the nearest (more where there are no words to find
 # others by), and who holds one of the rarest terms, as long as they are not more than so many and so many for each hit.
@@ -83,14 +84,18 @@ class Search:
 
     async def rank(self, namespace: str, state: State, query: Query) -> RankedPage:
         """See `MemoryStore.rank`; `state` is the namespace's head."""
+        return (await self.found(namespace, state, query))[0]
+
+    async def found(self, namespace: str, state: State, query: Query) -> tuple[RankedPage, Survey | None]:
+        """The page, and the survey that its counts are from; None where they were taken with it."""
         scope = filters(namespace, query.scope, rankable=True)
         where = filters(namespace, query.where, rankable=True)
-        weighing = self._frequencies.weights(namespace, state.sequence, query.terms)
+        weighing = self._frequencies.weights(namespace, state.footing, query.terms)
         survey: Survey | None = None
         if not self.surveys(state):
             weights = await weighing
         else:
-            weights, survey = await both(weighing, self._surveys.of(namespace, state.version, query))
+            weights, survey = await both(weighing, self._surveys.of(namespace, state, query))
         question = Question(
             formula=query.formula,
             vector=await self._comparable(query.vector),
@@ -102,8 +107,24 @@ class Search:
         bounded = lowest > -question.lift
         aimless = question.vector is None and not question.weights
         if survey is None or survey.eligible <= self._options.exact_below or bounded or aimless:
-            return await self._exact(namespace, query, question, scope, lowest if bounded else None)
-        return await self._approximate(namespace, query, question, survey)
+            return await self._exact(namespace, query, question, scope, lowest if bounded else None), None
+        return await self._approximate(namespace, state, query, question, survey)
+
+    async def still(
+        self, namespace: str, state: State, query: Query, found: tuple[RankedPage, Survey | None]
+    ) -> RankedPage:
+        """What was found in a state that has the same footing as this one, as of this one.
+
+        It was looked for after everything that was acknowledged before, so at most its counts are older.
+        """
+        page, survey = found
+        if survey is None:
+            return page
+        answers = await self._indices.searches("memories", namespace, self._surveys.counts(namespace, query, survey))
+        survey = self._surveys.recounted(namespace, state, query, survey, answers)
+        if survey.gone > SPARE:
+            return await self.rank(namespace, state, query)
+        return replace(page, in_scope=survey.in_scope, eligible=survey.eligible)
 
     async def _exact(
         self, namespace: str, query: Query, question: Question, scope: Sequence[Json], lowest: float | None
@@ -124,7 +145,9 @@ class Search:
             below=eligible - reached,
         )
 
-    async def _approximate(self, namespace: str, query: Query, question: Question, survey: Survey) -> RankedPage:
+    async def _approximate(
+        self, namespace: str, state: State, query: Query, question: Question, survey: Survey
+    ) -> tuple[RankedPage, Survey | None]:
         cosines: Cosines | None = None
         if question.vector is not None:
             least, each = _NEAREST
@@ -138,13 +161,21 @@ class Search:
                 promising(question, cosines, survey.promising, _telling(question, survey.in_scope, query.limit)),
             ),
         )
-        answer = await self._indices.search("memories", namespace, body)
-        return RankedPage(
+        if survey.version == state.version:
+            answer = await self._indices.search("memories", namespace, body)
+        else:
+            counts = self._surveys.counts(namespace, query, survey)
+            answer, *answers = await self._indices.searches("memories", namespace, [body, *counts])
+            survey = self._surveys.recounted(namespace, state, query, survey, answers)
+            if survey.gone > SPARE:
+                return await self.found(namespace, state, query)
+        page = RankedPage(
             hits=await self._ranked(namespace, query, question, answer),
             in_scope=survey.in_scope,
             eligible=survey.eligible,
             below=0,
         )
+        return page, survey
 
     async def neighbours(
         self, namespace: str, state: State, vectors: Sequence[Vector], where: Where, limit: int

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncGenerator, Collection, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Literal, NamedTuple
@@ -53,6 +54,7 @@ from hindsight_core.stores.opensearch.journal import Journal
 from hindsight_core.stores.opensearch.notes import Notes
 from hindsight_core.stores.opensearch.preparation import Preparation
 from hindsight_core.stores.opensearch.search import Search
+from hindsight_core.stores.opensearch.survey import footing
 
 PATIENCE = 1.0
 # Seconds for which a search takes a head that was read for granted.
@@ -68,7 +70,7 @@ class _OutOfTime(StoreUnavailable):
 
 
 class _Seen(NamedTuple):
-    """A head, everything up to it searchable; when it was asked for, and whether it was the same the time before."""
+    """A head, everything up to it searchable; when it was asked for, and whether it stood as firm the time before."""
 
     state: State
     at: float
@@ -104,9 +106,9 @@ class OpenSearchStore:
     async def prepare(self, identity: str | None) -> None:
         await self._preparation.prepare(identity)
 
-    async def head(self, namespace: str) -> Head:
+    async def head(self, namespace: str, *, waiting: bool = True) -> Head:
         async with self._in_time():
-            return (await self._state(namespace)).head
+            return (await self._state(namespace, waiting=waiting)).head
 
     async def commit(
         self, namespace: str, changes: ChangeSet, *, expected: int | None = None, searchable: bool = True
@@ -144,13 +146,18 @@ class OpenSearchStore:
         async with self._in_time():
             seen = self._seen.get(namespace)
             # What is known of a large namespace holds only as long as it has not changed at all.
-            if seen is None or not seen.steady or (self._is_recent(seen) and not self._search.surveys(seen.state)):
-                state, _ = await both(self._recent(namespace), self._frequencies.ahead(namespace, query.terms))
+            if seen is not None and self._is_recent(seen) and not self._search.surveys(seen.state):
+                return await self._search.rank(namespace, seen.state, query)
+            asked = self._state(namespace, waiting=False)
+            if seen is None or not seen.steady:
+                state, _ = await both(asked, self._frequencies.ahead(namespace, query.terms))
                 return await self._search.rank(namespace, state, query)
             # Most often nothing has changed, which is asked while it is being searched already.
-            state, page = await both(self._state(namespace), self._search.rank(namespace, seen.state, query))
+            state, found = await both(asked, self._search.found(namespace, seen.state, query))
             if state.version == seen.state.version:
-                return page
+                return found[0]
+            if footing(state, query) == footing(seen.state, query) and state.searchable == state.sequence:
+                return await self._search.still(namespace, state, query, found)
             return await self._search.rank(namespace, state, query)
 
     async def neighbours(
@@ -329,10 +336,16 @@ class OpenSearchStore:
     def _is_recent(self, seen: _Seen) -> bool:
         return asyncio.get_running_loop().time() - seen.at < FRESH
 
-    async def _state(self, namespace: str) -> State:
-        """The head, closed, with everything up to it searchable."""
+    async def _state(self, namespace: str, *, waiting: bool = True) -> State:
+        """The head, closed, with everything up to it searchable.
+
+        Without `waiting` as it was before a piecemeal change that is under way.
+        """
         now = asyncio.get_running_loop().time()
-        state = await self._intents.settled(namespace)
+        state = await (self._intents.settled(namespace) if waiting else self._intents.passed(namespace))
+        if state.intent is not None:
+            # Nobody else takes this for the head, not for a moment.
+            state, now = state.before, -math.inf
         if max(state.searchable, self._refreshed.get(namespace, 0)) < state.sequence:
             await self._indices.refresh("memories")
             self._refreshed[namespace] = state.sequence
@@ -340,7 +353,7 @@ class OpenSearchStore:
             if len(remembered) >= _REMEMBERED:
                 remembered.clear()
         before = self._seen.get(namespace)
-        steady = before is not None and before.state.version == state.version
+        steady = before is not None and before.state.footing == state.footing
         self._seen[namespace] = _Seen(state, now, steady)
         return state
 

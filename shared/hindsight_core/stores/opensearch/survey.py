@@ -1,7 +1,8 @@
 """What is known of a large namespace before it is searched: counts, and whom age and doubt take least from.
 
 It takes a look at every memory, and holds until the namespace changes or the time comes at which one of its memories
-begins to hold, ends to hold or expires. So it is kept until then.
+begins to hold, ends to hold or expires. So it is kept until then. Where memories are only archived, it holds on for
+whoever does not look for archived ones: only the counts are taken anew, which is quick, and it has ids to spare.
 """
 
 from __future__ import annotations
@@ -17,9 +18,12 @@ from hindsight_core.ranking import Decay
 from hindsight_core.stores import Query, Where
 from hindsight_core.stores.opensearch.conditions import filters
 from hindsight_core.stores.opensearch.connection import Json
+from hindsight_core.stores.opensearch.heads import State
 from hindsight_core.stores.opensearch.indices import Indices
 
 RECENT = 100
+# So many promising memories may be gone before others are looked for in their places.
+SPARE = 16
 _KEPT = 256
 # The conditions that time alone may turn.
 _INSTANTS = [name for name in Where.__struct_fields__ if name.endswith("_at")]
@@ -32,12 +36,16 @@ _Key: TypeAlias = tuple[str, int, bytes]
 class Survey(NamedTuple):
     """Both counts of a page, and the ids of those whose score may be high whatever the question is.
 
-    `instants` are those of the conditions; it holds for later ones before `until`. All in Unix milliseconds.
+    The counts are those of the namespace at `version`; `gone` are so many of the ids as did not satisfy the conditions
+    any more then. `instants` are those of the conditions; it holds for later ones before `until`. All in Unix
+    milliseconds.
     """
 
     in_scope: int
     eligible: int
     promising: list[str]
+    version: int
+    gone: int
     instants: tuple[int, ...]
     until: float
 
@@ -49,28 +57,44 @@ class Surveys:
         self._indices = indices
         self._kept: OrderedDict[_Key, Survey] = OrderedDict()
 
-    async def of(self, namespace: str, version: int, query: Query) -> Survey:
-        """The survey for a search of a namespace that is now at this version."""
-        fading = _fading(query)
-        timeless = [replace(where, **dict.fromkeys(_INSTANTS)) for where in (query.scope, query.where)]
-        shape = [timeless, [name for name, _ in _instants(query)], fading, query.limit]
-        key = (namespace, version, msgspec.json.encode(shape))
-        instants = tuple(at for _, at in _instants(query))
+    async def of(self, namespace: str, state: State, query: Query) -> Survey:
+        """The survey for a search of a namespace that is now in this state; its counts may be of an earlier version."""
+        key, instants = _key(namespace, state, query)
         survey = self._kept.get(key)
-        if survey is not None and all(
-            old <= new < survey.until for old, new in zip(survey.instants, instants, strict=True)
+        if (
+            survey is not None
+            and survey.gone <= SPARE
+            and all(old <= new < survey.until for old, new in zip(survey.instants, instants, strict=True))
         ):
             self._kept.move_to_end(key)
             return survey
-        survey = self._kept[key] = await self._made(namespace, query, fading, instants)
+        survey = self._kept[key] = await self._made(namespace, state.version, query, instants)
         while len(self._kept) > _KEPT:
             self._kept.popitem(last=False)
         return survey
 
-    async def _made(self, namespace: str, query: Query, fading: Sequence[str], instants: tuple[int, ...]) -> Survey:
+    def counts(self, namespace: str, query: Query, survey: Survey) -> list[Json]:
+        """The searches that take its counts anew."""
+        where = filters(namespace, query.where, rankable=True)
+        left: Json = {"terms": {"id": survey.promising}}
+        return [counting(filters(namespace, query.scope, rankable=True)), counting(where), counting([*where, left])]
+
+    def recounted(self, namespace: str, state: State, query: Query, survey: Survey, answers: Sequence[Json]) -> Survey:
+        """The survey as it is in this state, by the answers to `counts`."""
+        in_scope, eligible, left = (total(answer) for answer in answers)
+        survey = survey._replace(
+            in_scope=max(in_scope, eligible),
+            eligible=eligible,
+            version=state.version,
+            gone=len(survey.promising) - left,
+        )
+        self._kept[_key(namespace, state, query)[0]] = survey
+        return survey
+
+    async def _made(self, namespace: str, version: int, query: Query, instants: tuple[int, ...]) -> Survey:
         scope = filters(namespace, query.scope, rankable=True)
         where = filters(namespace, query.where, rankable=True)
-        lasting: list[Json] = [{"terms": {"memory_type": list(fading)}}, {"exists": {"field": "half_life_days"}}]
+        lasting: list[Json] = [{"terms": {"memory_type": _fading(query)}}, {"exists": {"field": "half_life_days"}}]
         held: Json = {"bool": {"filter": where}}
         steady: Json = {"bool": {"filter": where, "must_not": lasting}}
         turning, *others = await self._indices.searches(
@@ -80,9 +104,14 @@ class Surveys:
                 _turning(filters(namespace, Where(), rankable=True), min(instants, default=0)),
                 counting(scope),
                 counting(where),
-                {"query": held, "size": RECENT, "sort": [{"moment": "desc"}], **_IDS},
-                {"query": held, "size": RECENT, "sort": [{"confidence": "desc"}, {"moment": "desc"}], **_IDS},
-                {"query": steady, "size": query.limit, "sort": [{"confidence": "desc"}, {"id": "desc"}], **_IDS},
+                {"query": held, "size": RECENT + SPARE, "sort": [{"moment": "desc"}], **_IDS},
+                {"query": held, "size": RECENT + SPARE, "sort": [{"confidence": "desc"}, {"moment": "desc"}], **_IDS},
+                {
+                    "query": steady,
+                    "size": query.limit + SPARE,
+                    "sort": [{"confidence": "desc"}, {"id": "desc"}],
+                    **_IDS,
+                },
             ],
         )
         in_scope, eligible, *promising = others
@@ -91,7 +120,15 @@ class Surveys:
         until = min((end for end in ends if end is not None), default=float("inf")) if instants else float("inf")
         # Each of these searches may see another moment.
         counts = max(total(in_scope), total(eligible)), total(eligible)
-        return Survey(*counts, sorted(ids), instants, until)
+        return Survey(*counts, sorted(ids), version, 0, instants, until)
+
+
+def footing(state: State, query: Query) -> int:
+    """The version since which what a query looks for has only become less, if anything.
+
+    Whoever looks for archived memories finds more of them with each that is archived.
+    """
+    return state.version if "archived" in (query.where.statuses or ()) else state.footing
 
 
 def counting(conditions: Sequence[Json]) -> Json:
@@ -103,6 +140,14 @@ def total(answer: Json) -> int:
     """How many memories a search found."""
     found: int = answer["hits"]["total"]["value"]
     return found
+
+
+def _key(namespace: str, state: State, query: Query) -> tuple[_Key, tuple[int, ...]]:
+    """What a survey is kept under, and the instants of its conditions."""
+    timeless = [replace(where, **dict.fromkeys(_INSTANTS)) for where in (query.scope, query.where)]
+    shape = [timeless, [name for name, _ in _instants(query)], _fading(query), query.limit]
+    key = (namespace, footing(state, query), msgspec.json.encode(shape))
+    return key, tuple(at for _, at in _instants(query))
 
 
 def _turning(conditions: Sequence[Json], since: int) -> Json:
