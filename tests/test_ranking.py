@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import math
 from datetime import timedelta
+from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hindsight_core.caller import millis
+from hindsight_core.config import load
+from hindsight_core.embedding import Embedder
+from hindsight_core.errors import ConfigurationError
 from hindsight_core.indexing import IndexFields
 from hindsight_core.models import Memory
-from hindsight_core.ranking import INTENTS, PROFILES, Decay, Formula, Weight, Weights, formula
+from hindsight_core.ranking import DAY_MS, INTENTS, PROFILES, Decay, Formula, Weight, Weights, formula
 from hindsight_core.scoring import MEMORY_TYPES, UNDATED, Evidence, evaluate, evaluate_one, holds, moment
+from hindsight_core.service import MemoryService
+from hindsight_core.stores import open_store
 from samples import DAY, START, START_MS, memory, record
 
 PLAIN = formula(calibration=(0.0, 0.6), weights=Weights())
@@ -103,6 +110,45 @@ def test_naming_the_speaker_or_the_day_raises_relevance_and_being_a_question_low
     assert gain(observed_at=START) == pytest.approx(0.18)
     assert gain(content="Is the kettle blue?") == pytest.approx(-0.05)
     assert gain(content="茶壶是蓝色的吗") == pytest.approx(-0.05)
+
+
+@pytest.mark.parametrize(
+    ("ranking", "field"),
+    [
+        ('{"span": 0}', "span"),
+        ('{"saturation": 0}', "saturation"),
+        ('{"relevance": 5}', "relevance"),
+        ('{"relevance": 0}', "relevance"),
+        ('{"recency": -3}', "recency"),
+        ('{"alpha": 7}', "alpha"),
+        ('{"contrast": -1}', "contrast"),
+        ('{"reply": 1000}', "reply"),
+        ('{"half_lives": {"episodic": -1}}', "half_lives"),
+        ('{"half_lives": {"episodic": 1e9}}', "half_lives"),
+    ],
+)
+def test_a_weight_out_of_bounds_is_refused_at_the_start(
+    ranking: str, field: str, tmp_path: Path, embedder: Embedder
+) -> None:
+    store = open_store(str(tmp_path / "hindsight.db"))
+    with pytest.raises(ConfigurationError, match=field):
+        MemoryService(store, embedder, load({}, data_dir=tmp_path, ranking=ranking))
+
+
+def test_the_defaults_are_within_their_bounds() -> None:
+    assert msgspec.json.decode(msgspec.json.encode(Weights()), type=Weights) == Weights()
+
+
+def test_a_half_life_of_next_to_nothing_gives_numbers() -> None:
+    by = formula(calibration=(0.0, 0.6), weights=Weights(half_lives={"episodic": 1e-300}))
+    now = np.array([START_MS, START_MS - DAY_MS], np.int64)
+    rows = np.zeros(2, np.float32)
+    evidence = Evidence(
+        cosine=None, bm25=rows, moment=now, half_life=np.full(2, np.nan, np.float32),
+        memory_type=np.full(2, MEMORY_TYPES.index("episodic"), np.int8), confidence=rows,
+        holding=lambda signal: np.zeros(2, np.bool_),
+    )  # fmt: skip
+    assert evaluate(by, evidence, START_MS).recency.tolist() == [1.0, 0.0]
 
 
 def test_an_unknown_profile_or_intent_is_an_error_of_the_program() -> None:

@@ -21,6 +21,12 @@ from msgspec import Meta
 
 from hindsight_core.models import MemoryType
 
+Share: TypeAlias = Annotated[float, Meta(ge=0, le=1)]
+Push: TypeAlias = Annotated[float, Meta(ge=-1, le=1)]
+LARGEST = 10.0
+"""What no weight of the second stage goes beyond, either way."""
+Evident: TypeAlias = Annotated[float, Meta(ge=-LARGEST, le=LARGEST)]
+
 DAY_MS = 86_400_000
 NEUTRAL_RECENCY = 0.5
 
@@ -84,39 +90,40 @@ class Weights(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Everything about ranking that a setting or an experiment may change.
 
     Those from `contrast` to `inherited` belong to the second stage, see `reranking`; without any of them there is
-    none. `half_lives` in days, by memory type, go before those of the caller's profile; 0 is no decay.
+    none. `half_lives` in days, by memory type, go before those of the caller's profile; 0 is no decay. The bounds hold
+    where weights are read: a score stays a sum of shares, and nothing is divided by 0.
     """
 
-    relevance: float = 0.6
-    recency: float = 0.2
-    confidence: float = 0.2
-    alpha: float = 0.5
-    speaker: float = 0.10
-    date: float = 0.18
-    question: float = -0.05
-    offset: float = 0.25
-    span: float = 0.70
-    gain: float = 1.7
-    saturation: float = 20.0
-    contrast: float = 1.0
-    fade: float = 0.5
-    session: float = 0.70
-    session_words: float = 0.25
-    words: float = 0.10
-    next_turn: float = 0.25
-    reply: float = 0.50
-    asked_when: float = 0.30
-    asked_amount: float = 0.30
-    asked_where: float = 0.35
-    window: float = 0.20
-    part: float = 0.14
-    own: float = 0.05
-    remark: float = -0.08
-    names: float = 0.15
-    substance: float = 0.20
-    replaced: float = 0.50
-    inherited: float = 1.0
-    half_lives: dict[MemoryType, Annotated[float, Meta(ge=0)]] = {}
+    relevance: Annotated[float, Meta(gt=0, le=1)] = 0.6
+    recency: Share = 0.2
+    confidence: Share = 0.2
+    alpha: Share = 0.5
+    speaker: Push = 0.10
+    date: Push = 0.18
+    question: Push = -0.05
+    offset: Push = 0.25
+    span: Annotated[float, Meta(ge=0.01, le=10)] = 0.70
+    gain: Annotated[float, Meta(gt=0, le=100)] = 1.7
+    saturation: Annotated[float, Meta(ge=0.01, le=10_000)] = 20.0
+    contrast: Annotated[float, Meta(ge=0, le=LARGEST)] = 1.0
+    fade: Share = 0.5
+    session: Evident = 0.70
+    session_words: Evident = 0.25
+    words: Evident = 0.10
+    next_turn: Evident = 0.25
+    reply: Evident = 0.50
+    asked_when: Evident = 0.30
+    asked_amount: Evident = 0.30
+    asked_where: Evident = 0.35
+    window: Evident = 0.20
+    part: Evident = 0.14
+    own: Evident = 0.05
+    remark: Evident = -0.08
+    names: Evident = 0.15
+    substance: Evident = 0.20
+    replaced: Evident = 0.50
+    inherited: Evident = 1.0
+    half_lives: dict[MemoryType, Annotated[float, Meta(ge=0, le=36_500)]] = {}
 
 
 PROFILES: dict[str, dict[MemoryType, float | None]] = {

