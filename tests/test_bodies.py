@@ -137,7 +137,7 @@ async def test_what_is_being_read_while_all_is_forgotten_is_not_kept(tmp_path: P
     file.close()
 
 
-async def test_a_namespace_is_at_hand_unless_it_is_in_use_large_changed_or_not_in_memory(
+async def test_a_namespace_is_at_hand_unless_it_is_in_use_large_much_changed_or_not_in_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, records = await opened(tmp_path / "a.db")
@@ -155,10 +155,17 @@ async def test_a_namespace_is_at_hand_unless_it_is_in_use_large_changed_or_not_i
     assert not at_hand()
     monkeypatch.setattr("hindsight_core.stores.residents.SMALL", SMALL)
     await store.commit(NAMESPACE, puts(successor(records[0], confidence=0.5), run_id="2"))
+    with held.at_hand(file, NAMESPACE) as resident:
+        assert resident is not None
+        assert resident["confidence"].tolist().count(0.5) == 1
+    more = [record(memory(f"more-{n}"), unit(n)) for n in range(9)]
+    await store.commit(NAMESPACE, puts(*more, run_id="3"))
     assert not at_hand()
     with held.caught_up(file, NAMESPACE):
         pass
     assert at_hand()
+    await store.commit(NAMESPACE, ChangeSet(run=run("4"), erases=tuple(each.memory.id for each in more)))
+    assert not at_hand()
     file.close()
     await store.aclose()
 

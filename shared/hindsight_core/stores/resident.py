@@ -79,16 +79,25 @@ class Resident:
         """A column, one value a slot, to be read only: `row`, `id`, `live`, and those of `FACTS`."""
         return self._columns[name]
 
-    def is_current(self, connection: sqlite3.Connection) -> bool:
-        """Whether it holds the state that the connection's transaction sees."""
-        return bool(self.sequence) and self._present(connection)[1] == self.sequence
+    def is_nearly_current(self, connection: sqlite3.Connection, most: int) -> bool:
+        """Whether at most so many memories changed until the state that the connection's transaction sees."""
+        number, sequence = self._present(connection)
+        if sequence == self.sequence:
+            return bool(self.sequence)
+        if not 0 < self.sequence < sequence or self._worn:
+            return False
+        changed = "SELECT 1 FROM memories WHERE namespace = ?1 AND sequence > ?2"
+        gone = "SELECT 1 FROM tombstones WHERE namespace = ?1 AND sequence > ?2"
+        query = f"SELECT count(*) FROM ({changed} UNION ALL {gone} LIMIT ?3)"  # noqa: S608 - our own names
+        (count,) = connection.execute(query, (number, self.sequence, most + 1)).fetchone()
+        return bool(count <= most)
 
     def catch_up(self, connection: sqlite3.Connection) -> bool:
         """Read what changed since, and tell whether anything did; the connection's transaction decides what is seen."""
         number, sequence = self._present(connection)
         if sequence == self.sequence:
             return False
-        if sequence < self.sequence or self.size - self.alive > max(_DEAD_ROWS, self.size * _DEAD_SHARE):
+        if sequence < self.sequence or self._worn:
             # The file was put back to an earlier state, or what is dead is worth the memory of a fresh start.
             self._clear()
         try:
@@ -99,6 +108,11 @@ class Resident:
             raise
         self.sequence, self._head = sequence, None
         return True
+
+    @property
+    def _worn(self) -> bool:
+        """Whether so many of its rows are dead that it is better read anew."""
+        return self.size - self.alive > max(_DEAD_ROWS, self.size * _DEAD_SHARE)
 
     def head(self, connection: sqlite3.Connection) -> Head:
         """The namespace's head; it must be current."""

@@ -14,6 +14,8 @@ from hindsight_core.stores.bodies import Bodies
 from hindsight_core.stores.resident import Resident
 
 SMALL = 4096
+# So many changes are read in as short a time as a search takes; a change of thread there and back takes longer.
+_FEW = 8
 # Loading so many bytes leaves holes in the heap that are worth giving back.
 _LARGE = 16 << 20
 
@@ -44,22 +46,14 @@ class Residents:
                 resident = self._held[namespace] = Resident(namespace, self.bodies)
             self._held.move_to_end(namespace)
         with resident.lock:
-            before = resident.sequence
-            if resident.catch_up(connection):
-                if resident.sequence < before:  # the file was put back to an earlier state
-                    self.bare.clear()
-                    self.bodies.clear()
-                if self._resized(resident) > _LARGE:
-                    # What was read once to be held here is not worth SQLite's memory, nor the holes that it left.
-                    connection.execute("PRAGMA shrink_memory")
-                    _trim_heap()
+            self._catch_up(connection, resident)
             yield resident
 
     @contextmanager
     def at_hand(self, connection: sqlite3.Connection, namespace: str) -> Generator[Resident | None]:
         """As `caught_up`, where that takes no waiting and no more than a moment, else None.
 
-        So for a namespace in memory of at most `SMALL` memories, which nobody uses and which has not changed since.
+        So for a namespace in memory of at most `SMALL` memories, which nobody uses and of which few changed since.
         """
         with self._lock:
             resident = self._held.get(namespace)
@@ -69,7 +63,11 @@ class Residents:
             yield None
             return
         try:
-            yield resident if resident.is_current(connection) else None
+            if resident.is_nearly_current(connection, _FEW):
+                self._catch_up(connection, resident)
+                yield resident
+            else:
+                yield None
         finally:
             resident.lock.release()
 
@@ -80,6 +78,18 @@ class Residents:
             self._sizes.clear()
         self.bare.clear()
         self.bodies.clear()
+
+    def _catch_up(self, connection: sqlite3.Connection, resident: Resident) -> None:
+        before = resident.sequence
+        if not resident.catch_up(connection):
+            return
+        if resident.sequence < before:  # the file was put back to an earlier state
+            self.bare.clear()
+            self.bodies.clear()
+        if self._resized(resident) > _LARGE:
+            # What was read once to be held here is not worth SQLite's memory, nor the holes that it left.
+            connection.execute("PRAGMA shrink_memory")
+            _trim_heap()
 
     def _resized(self, resident: Resident) -> int:
         """By how many bytes it grew; others may have to go for it."""

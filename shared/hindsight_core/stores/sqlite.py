@@ -38,6 +38,7 @@ from hindsight_core.stores.connections import Connections
 from hindsight_core.stores.resident import Resident
 from hindsight_core.stores.residents import Residents
 from hindsight_core.stores.schema import migrate
+from hindsight_core.stores.selection import Selection
 
 T = TypeVar("T")
 _READERS = 4
@@ -114,28 +115,28 @@ class SqliteStore:
         return await self._read(lambda connection: reading.erasures(connection, namespace, after, limit))
 
     async def rank(self, namespace: str, query: Query) -> RankedPage:
-        found = self._at_hand(namespace, lambda connection, resident: exact.rank(resident, connection, query))
-        if found is not None:
-            return found
+        def work(connection: sqlite3.Connection, resident: Resident) -> RankedPage:
+            return exact.rank(resident, connection, query)
 
-        def run(connection: sqlite3.Connection) -> RankedPage:
-            with self._residents.caught_up(connection, namespace) as resident:
-                return exact.rank(resident, connection, query)
-
-        return await self._read(run)
+        return await self._searched(namespace, work)
 
     async def neighbours(
         self, namespace: str, vectors: NDArray[np.float32], where: Where, limit: int
     ) -> list[list[Neighbour]]:
-        def run(connection: sqlite3.Connection) -> list[list[Neighbour]]:
-            with self._residents.caught_up(connection, namespace) as resident:
-                return near.neighbours(resident, self._residents.bare, connection, vectors, where, limit)
+        def work(connection: sqlite3.Connection, resident: Resident) -> list[list[Neighbour]]:
+            return near.neighbours(resident, self._residents.bare, connection, vectors, where, limit)
 
-        return await self._read(run)
+        return await self._searched(namespace, work, short=len(vectors) == 1)
 
     async def scan(
         self, namespace: str, where: Where, *, after: str | None, limit: int, vectors: bool = True
     ) -> list[Record]:
+        def nothing(connection: sqlite3.Connection, resident: Resident) -> bool:
+            return not Selection(resident, connection).matching(where, resident["live"]).any()
+
+        # A write asks for what is suppressed, of which there is mostly nothing.
+        if limit == 1 and self._at_hand(namespace, nothing):
+            return []
         return await self._read(lambda connection: reading.scan(connection, namespace, where, after, limit, vectors))
 
     async def following(self, namespace: str, texts: Collection[str]) -> list[str]:
@@ -255,8 +256,21 @@ class SqliteStore:
 
         await asyncio.get_running_loop().run_in_executor(None, run)
 
+    async def _searched(
+        self, namespace: str, work: Callable[[sqlite3.Connection, Resident], T], *, short: bool = True
+    ) -> T:
+        """The answer of `work` over a namespace in memory: here and now where that and the work are `short`."""
+        if short and (found := self._at_hand(namespace, work)) is not None:
+            return found
+
+        def run(connection: sqlite3.Connection) -> T:
+            with self._residents.caught_up(connection, namespace) as resident:
+                return work(connection, resident)
+
+        return await self._read(run)
+
     def _at_hand(self, namespace: str, work: Callable[[sqlite3.Connection, Resident], T]) -> T | None:
-        """The answer of `work`, here and now, where a namespace is small and in memory as it is; else None.
+        """The answer of `work`, here and now, where a namespace is small and in memory almost as it is; else None.
 
         A change of thread there and back takes longer than a search among a thousand memories.
         """
