@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from collections.abc import Sequence
 from datetime import timedelta
+from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -11,8 +15,8 @@ import pytest
 
 from hindsight_core.embedding import Embedder, open_embedder
 from hindsight_core.indexing import index_fields
-from hindsight_core.models import Memory
-from hindsight_core.pair_model import shipped
+from hindsight_core.models import Memory, Status
+from hindsight_core.pair_model import PairModel, shipped
 from hindsight_core.pairs import order_of
 from hindsight_core.reconciliation import Outcome, ReconcileSettings, decide_pair, reconcile
 from hindsight_core.relations import RELATIONS
@@ -20,6 +24,8 @@ from hindsight_core.slots import language_of, read, same_text
 from hindsight_core.stores import Neighbour, Record, Vector
 from hindsight_core.values import han_number, normalised, read_values
 from samples import DAY, START, memory
+
+EVERYDAY = Path(__file__).parent / "data" / "gate_everyday.jsonl"
 
 
 class Reader:
@@ -380,6 +386,45 @@ def test_probabilities_are_a_distribution_and_evidence_names_the_judge(reader: R
     for decision in (by_model, by_rules):
         assert set(decision.probabilities) == set(RELATIONS)
         assert sum(decision.probabilities.values()) == pytest.approx(1.0)
+
+
+def test_a_pair_that_the_model_cannot_settle_is_not_put_to_it_and_nothing_else_comes_of_it(
+    reader: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    probabilities = PairModel.probabilities
+
+    def counted(self: PairModel, likenesses: Sequence[dict[str, float]], *vectors: Any) -> Any:
+        asked.append(len(likenesses))
+        return probabilities(self, likenesses, *vectors)
+
+    monkeypatch.setattr(PairModel, "probabilities", counted)
+    texts = [json.loads(line)["text"] for line in EVERYDAY.read_text("utf-8").splitlines()[:60]]
+    vectors = np.stack([reader.vector(text) for text in texts])
+    statuses: list[Status] = ["active", "active", "pending", "suppressed"]
+    records = [
+        Record(
+            memory=old(text, f"{i:03}", embedding_model=reader.model, status=statuses[i % 4]),
+            index=index_fields(old(text)),
+            bare=vectors[i],
+        )
+        for i, text in enumerate(texts)
+    ]
+    counts = {True: 0, False: 0}
+    for i, text in enumerate(texts):
+        cosines = vectors @ vectors[i]
+        nearest = [j for j in np.argsort(-cosines, kind="stable").tolist() if j != i][: (16, 4, 2)[i % 3]]
+        near = [Neighbour(record=records[j], cosine=float(cosines[j])) for j in nearest]
+        found: dict[bool, object] = {}
+        for every in (True, False):
+            asked.clear()
+            outcome = reconcile(new(text), vectors[i], near, embedding_model=reader.model, every=every)
+            counts[every] += sum(asked)
+            contests = {link.id: (pytest.approx(link.probability, abs=2e-4), link.why) for link in outcome.contests}
+            rest = (outcome.decision, outcome.targets, outcome.reason, outcome.late, outcome.doubted)
+            found[every] = (*rest, contests, set(outcome.near))
+        assert found[False] == found[True]
+    assert counts[False] < 0.7 * counts[True]
 
 
 def test_vectors_of_another_model_are_left_to_the_rules(reader: Reader) -> None:

@@ -15,6 +15,9 @@ from hindsight_core.slots import Reading, facets_of, fits, subject_differs, valu
 from hindsight_core.subjects import restated
 from hindsight_core.succession import Succession, succession
 
+RAISING = frozenset({"record", "repeats", "renews", "reset", "restated"})
+"""Those of the rules that may find more of a change, or of a repetition, than they were given."""
+
 GAP = 0.3
 _TWIN = 0.5
 _LITTLE = 4

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hindsight_core.closeness import closeness
-from hindsight_core.guards import guarded, is_weak
+from hindsight_core.guards import RAISING, guarded, is_weak
 from hindsight_core.likeness import likeness
 from hindsight_core.models import Memory
 from hindsight_core.pair_model import shipped
@@ -31,6 +31,9 @@ _READ = 8
 _JUDGED = 4
 _BYSTANDER = 0.2
 _NAMED = frozenset(["same", "default"])
+CONCERNED = 0.5
+"""From which concern on two texts that stand beside each other are related."""
+
 _ENOUGH = 0.75
 _ENOUGH_AMONG = 0.97
 _SPAN_MS = {"instant": 0.0, "day": 86_400e3, "month": 31 * 86_400e3, "year": 366 * 86_400e3}
@@ -81,12 +84,14 @@ def decide_pairs(
     candidates: Sequence[Candidate],
     *,
     embedding_model: str | None = None,
+    least: float = 0.0,
 ) -> list[PairDecision]:
     """`decide_pair` for all neighbours of a new memory at once, in their order.
 
     The more there are, the more of them are bystanders: only the nearest are read, only those that may be concerned
     are judged by the model, and its doubt weighs more. Memories that share the new one's key, or name what it names,
-    are always judged.
+    are always judged, unless that changes nothing: where all that the model can say comes to less than `least`, below
+    which no probability of the first four relations counts, the guards alone judge, as if it had said `unrelated`.
     """
     b = read(new.content)
     model = shipped()
@@ -128,9 +133,14 @@ def decide_pairs(
     found |= {
         i: _bystander(candidates[i], concerns[i]) for i in judged[_JUDGED:] if concerns[i] < 1.0 and i not in named
     }
-    rows = [i for i in judged if i not in found]
+    readings = {i: read(candidates[i].old.content) for i in judged if i not in found}
+    for i, a in readings.items():
+        if concerns[i] < CONCERNED and _share(concerns[i], len(candidates)) < least:
+            unheard = _decide(new, candidates[i], a, b, _BYSTANDS, concerns[i], judge="guards")
+            if RAISING.isdisjoint(unheard.evidence["guards"]):
+                found[i] = unheard
+    rows = [i for i in readings if i not in found]
     if rows:
-        readings = {i: read(candidates[i].old.content) for i in rows}
         odds = model.probabilities(
             [likenesses.get(i) or likeness(new, candidates[i].old, readings[i], b) for i in rows],
             [candidates[i].cosine for i in rows],
@@ -151,10 +161,7 @@ def concerned(odds: NDArray[np.float64], concern: float, neighbours: int = 1) ->
     takes from the relations that change something goes to those that leave the old one alone.
     """
     found: Odds = {name: float(p) for name, p in zip(RELATIONS, odds, strict=True)}
-    if neighbours > 1:
-        share = min(1.0, concern / _ENOUGH_AMONG) ** (1 + math.log(neighbours, 4))
-    else:
-        share = min(1.0, concern / _ENOUGH)
+    share = _share(concern, neighbours)
     taken = 0.0
     for name in RELATIONS[:4]:
         taken += found[name] * (1.0 - share)
@@ -163,6 +170,13 @@ def concerned(odds: NDArray[np.float64], concern: float, neighbours: int = 1) ->
     found["coexist"] += taken * beside
     found["unrelated"] += taken * (1.0 - beside)
     return found
+
+
+def _share(concern: float, neighbours: int) -> float:
+    """How much of the model's word counts; see `concerned`."""
+    if neighbours > 1:
+        return math.pow(min(1.0, concern / _ENOUGH_AMONG), 1 + math.log(neighbours, 4))
+    return min(1.0, concern / _ENOUGH)
 
 
 _BYSTANDS = only("unrelated")
@@ -184,11 +198,17 @@ def _bystander(candidate: Candidate, concern: float) -> PairDecision:
 
 
 def _decide(
-    new: Memory, candidate: Candidate, a: Reading, b: Reading, learned: Odds | None, concern: float | None
+    new: Memory,
+    candidate: Candidate,
+    a: Reading,
+    b: Reading,
+    learned: Odds | None,
+    concern: float | None,
+    judge: str = "model",
 ) -> PairDecision:
     old = candidate.old
     evidence: dict[str, object] = {
-        "judge": "rules" if learned is None else "model",
+        "judge": "rules" if learned is None else judge,
         "cosine": round(candidate.cosine, 4),
         "weak": is_weak(new, old),
     }
@@ -211,7 +231,7 @@ def _decide(
         "subject_differs": subject_differs(a, b),
         "guards": guards,
     }
-    if guards and learned is not None:
+    if guards and judge == "model" and learned is not None:
         evidence["judged"] = {name: round(p, 4) for name, p in judged.items()}
     best = max(RELATIONS, key=lambda name: odds[name])
     share = 1.0 if concern is None else concern

@@ -261,6 +261,7 @@ class WritePlan:
             embedding_model=self._model,
             rulings=rulings,
             zone=time_zone(self._request.timezone),
+            every=self._request.reconcile == "judge",
         )
 
 

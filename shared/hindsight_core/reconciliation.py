@@ -20,7 +20,7 @@ from hindsight_core.guards import is_weak
 from hindsight_core.judging import Ruling
 from hindsight_core.models import DecisionName, Memory
 from hindsight_core.occurrence import happened_again, says_no_more
-from hindsight_core.pairs import Candidate, PairDecision, decide_pair, decide_pairs
+from hindsight_core.pairs import CONCERNED, Candidate, PairDecision, decide_pair, decide_pairs
 from hindsight_core.relations import Odds
 from hindsight_core.slots import Language, language_of, read, same_text, value_conflict, wording
 from hindsight_core.stores import Neighbour
@@ -30,7 +30,6 @@ from hindsight_core.verdicts import DEFAULTS, Judged, ReconcileSettings, by_prob
 __all__ = ["Contender", "Outcome", "PairDecision", "ReconcileSettings", "decide_pair", "reconcile"]
 
 _QUOTE = 60
-_CONCERNED = 0.5
 # From which probability of saying the same on a text with a further value says no more than the old one.
 _SURELY_SAME = 0.75
 # Of several memories that a new one may have replaced, those are contested that are about as likely as the first.
@@ -73,12 +72,14 @@ def reconcile(
     embedding_model: str | None = None,
     rulings: Mapping[str, Ruling] = MappingProxyType({}),
     zone: tzinfo = UTC,
+    every: bool = False,
 ) -> Outcome:
     """Decide about `new` among `neighbours` (active, pending and suppressed, of its scope). Pure; never raises.
 
     Explicit `supersedes` ids are the caller's affair; an equal `key` is one slot and is handled here. `rulings` are
     what a judge said, by the old one's id: they settle what rules leave open, but never against what rules forbid.
-    `zone` is where the user's days begin and end.
+    `zone` is where the user's days begin and end. With `every`, also pairs are weighed whose probabilities cannot
+    matter here, for one who goes on with them (`near` is in their order).
     """
     language = language_of(new.content)
     others = [neighbour for neighbour in neighbours if neighbour.record.memory.id != new.id]
@@ -87,6 +88,7 @@ def reconcile(
         vector,
         [Candidate(old=n.record.memory, cosine=n.cosine, vector=n.record.bare) for n in others],
         embedding_model=embedding_model,
+        least=0.0 if every else settings.least,
     )
     judged = [
         ruled(
@@ -232,7 +234,7 @@ class _Scribe(msgspec.Struct, frozen=True):
 
     def beside(self, items: list[Judged]) -> Outcome:
         """Nothing is touched: what shares the topic is related."""
-        related = [i for i in items if i.verdict == "coexist" and i.pair.concern >= _CONCERNED]
+        related = [i for i in items if i.verdict == "coexist" and i.pair.concern >= CONCERNED]
         related.sort(key=lambda item: (-item.pair.probabilities["coexist"], item.old.id))
         return self.outcome("coexist", related, "coexist") if related else self.outcome("add", [], "add")
 

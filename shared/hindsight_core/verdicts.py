@@ -36,6 +36,15 @@ class ReconcileSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     max_superseded: int = 5
     max_contested: int = 2
 
+    @property
+    def least(self) -> float:
+        """No probability below this of superseding, duplicating, refining or leaving pending makes a verdict.
+
+        Of four that sum to less than a third, one of the other two relations is the likelier one.
+        """
+        found = (self.supersede_at, self.contest_among_at, self.contest_lost_at, self.duplicate_at, self.refine_at)
+        return min(*found, self.suppressed_at, 1 / 3)
+
 
 DEFAULTS = ReconcileSettings()
 
