@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from base64 import b64encode
 from collections.abc import AsyncGenerator
 from datetime import UTC, datetime
 from typing import Any
@@ -15,7 +17,8 @@ from hindsight_core.lexical import impacts
 from hindsight_core.models import Contest
 from hindsight_core.ranking import Weights, formula
 from hindsight_core.stores import ChangeSet, MemoryStore, Receipt, Record, Vector, Where, open_store
-from hindsight_core.stores.opensearch.documents import kept_impact
+from hindsight_core.stores.opensearch import hits
+from hindsight_core.stores.opensearch.documents import Columns, Kept, document, kept_impact, kept_in, unpacked
 from hindsight_core.stores.opensearch.mapping import SCHEMA
 from opensearch_place import OpenSearchPlace
 from samples import EVERYTHING, NAMESPACE, event, memory, puts, record, run, search, unit
@@ -199,3 +202,36 @@ async def test_what_a_process_of_an_earlier_version_still_writes_is_read_changed
 
 def _listed(vector: Vector | None) -> list[float] | None:
     return None if vector is None else vector.tolist()
+
+
+def test_a_column_is_read_with_and_without_what_fills_up_its_end() -> None:
+    for length in range(9):
+        held = bytes(range(247, 247 + length))
+        column = b64encode(held).decode()
+        assert unpacked(column) == unpacked(column.rstrip("=")) == held
+
+
+async def test_counters_are_on_their_way_while_memories_are_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    decoded = asyncio.Event()
+
+    class Counters:
+        async def of(self, namespace: str, born: dict[str, int]) -> dict[str, Any]:
+            await asyncio.wait_for(decoded.wait(), 5)
+            return {name: {"count": version, "at": None} for name, version in born.items()}
+
+    def read(columns: Columns) -> Kept:
+        decoded.set()
+        return kept_in(columns)
+
+    monkeypatch.setattr(hits, "kept_in", read)
+    names = [f"m{number}" for number in range(20)]
+    of: Any = [document(NAMESPACE, record(memory(name)), 7) for name in names]
+    page = [
+        {"sort": [0.5, name], "fields": {"kept": [b64encode(one["kept"]).decode().rstrip("=")]}}
+        for name, one in zip(names, of, strict=True)
+    ]
+    none: Any = None
+    counters: Any = Counters()
+    found = await hits.found_in(none, counters, NAMESPACE, [page, page[3:5]])
+    assert [[one.kept.memory.id for one in each] for each in found] == [names, names[3:5]]
+    assert all(one.counter == {"count": 7, "at": None} for each in found for one in each)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 
 from hindsight_core.stores import Access
 from hindsight_core.stores.opensearch.connection import Json
-from hindsight_core.stores.opensearch.documents import Kept, access_id
+from hindsight_core.stores.opensearch.documents import access_id
 from hindsight_core.stores.opensearch.indices import Action, Indices, json
 
 _COUNT = (
@@ -21,15 +21,15 @@ class Accesses:
     def __init__(self, indices: Indices) -> None:
         self._indices = indices
 
-    async def of(self, namespace: str, records: Iterable[Kept]) -> dict[str, Json]:
-        """The counter of each memory that has one, by the memory's id."""
-        ids = {kept.memory.id: access_id(namespace, kept.memory.id, kept.born) for kept in records}
+    async def of(self, namespace: str, born: Mapping[str, int]) -> dict[str, Json]:
+        """The counter of each memory that has one, by the memory's id; `born` are all of them."""
+        ids = {memory_id: access_id(namespace, memory_id, version) for memory_id, version in born.items()}
         found = await self._indices.documents("state", list(ids.values()))
         return {
             memory_id: counter["_source"] for memory_id, counter in zip(ids, found, strict=True) if counter is not None
         }
 
-    async def add(self, namespace: str, accesses: Sequence[Access], born: dict[str, int]) -> None:
+    async def add(self, namespace: str, accesses: Sequence[Access], born: Mapping[str, int]) -> None:
         """Count accesses of the memories that exist; `born` are those."""
         actions: list[Action] = []
         for access in accesses:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import math
-from base64 import b64decode, b64encode
+from base64 import b64encode
 from collections.abc import Mapping
 from functools import lru_cache
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -49,8 +50,21 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     mixed: bytes | None = None
 
 
+class Columns(NamedTuple):
+    """What a document keeps beside what is searched, each column as bytes."""
+
+    kept: bytes
+    bare: bytes | None
+    mixed: bytes | None
+
+
+class _Born(msgspec.Struct):
+    born: int
+
+
 _encode = msgspec.json.Encoder().encode
 _kept = msgspec.json.Decoder(Kept).decode
+_born = msgspec.json.Decoder(_Born).decode
 
 
 def document_id(namespace: str, *names: str) -> str:
@@ -154,24 +168,33 @@ def _decimals(vector: Vector) -> list[float]:
 
 def unpacked(column: str) -> bytes:
     """The bytes that an answer gives as Base64; of a hit it leaves out what fills up the end."""
-    return b64decode(column + "==")
+    # Four times as fast as `b64decode`.
+    found: bytes = msgspec.convert(column + "=" * (-len(column) % 4), bytes)
+    return found
 
 
-def kept_in_hit(hit: Json) -> Kept | None:
-    """What a hit of a search brought along that asked for `MEMORY` or `RECORD`; None of an earlier schema's."""
-    columns = hit.get("fields", {})
-    return kept_in_document({name: columns[name][0] for name in columns}) if "kept" in columns else None
+def columns_in(source: Json) -> Columns:
+    """The columns of a document of whatever schema, or of those that a hit brought along."""
+    if "record" in source:
+        source = renewed(source)
+    bare, mixed = (unpacked(source[name]) if name in source else None for name in ("bare", "mixed"))
+    return Columns(unpacked(source["kept"]), bare, mixed)
+
+
+def kept_in(columns: Columns) -> Kept:
+    """The record in the columns of a document."""
+    kept = _kept(columns.kept)
+    return kept if columns.mixed is None else replace(kept, bare=columns.bare, mixed=columns.mixed)
 
 
 def kept_in_document(source: Json) -> Kept:
-    """The same from the document itself, of whatever schema."""
-    if "record" in source:
-        source = renewed(source)
-    kept = _kept(unpacked(source["kept"]))
-    if "mixed" not in source:
-        return kept
-    bare = unpacked(source["bare"]) if "bare" in source else None
-    return replace(kept, bare=bare, mixed=unpacked(source["mixed"]))
+    """The record in a document of whatever schema."""
+    return kept_in(columns_in(source))
+
+
+def born_in(columns: Columns) -> int:
+    """`Kept.born` of the same, without all the rest."""
+    return _born(columns.kept).born
 
 
 def renewed(source: Json) -> Json:

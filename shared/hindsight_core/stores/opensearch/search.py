@@ -45,7 +45,7 @@ from hindsight_core.stores.opensearch.formula import (
 )
 from hindsight_core.stores.opensearch.frequencies import Frequencies
 from hindsight_core.stores.opensearch.heads import State
-from hindsight_core.stores.opensearch.hits import kept_in_hits
+from hindsight_core.stores.opensearch.hits import found_in
 from hindsight_core.stores.opensearch.indices import Indices
 from hindsight_core.stores.opensearch.survey import SPARE, Survey, Surveys, counting, total
 
@@ -190,10 +190,10 @@ class Search:
         found: list[list[Neighbour]] = [[] for _ in vectors]
         if asked:
             answers = await self._indices.searches("memories", namespace, [body for _, body in asked.values()])
-            near = [await kept_in_hits(self._indices, namespace, answer["hits"]["hits"]) for answer in answers]
-            counters = await self._accesses.of(namespace, (kept for page in near for _, kept in page))
+            pages = [answer["hits"]["hits"] for answer in answers]
+            near = await found_in(self._indices, self._accesses, namespace, pages)
             for (n, (cosines, _)), page in zip(asked.items(), near, strict=True):
-                found[n] = [_neighbour(cosines.of(hit["_score"]), kept, counters) for hit, kept in page]
+                found[n] = [_neighbour(cosines.of(hit["_score"]), kept, counter) for hit, kept, counter in page]
         return found
 
     def _near(self, vector: Vector, state: State, conditions: Sequence[Json], limit: int) -> tuple[Cosines, Json]:
@@ -234,15 +234,15 @@ class Search:
 
     async def _ranked(self, namespace: str, query: Query, question: Question, answer: Json) -> tuple[Ranked, ...]:
         """The hits, each with OpenSearch's score and the parts that the formula makes it of."""
-        hits = await kept_in_hits(self._indices, namespace, answer["hits"]["hits"])
-        counters = await self._accesses.of(namespace, (kept for _, kept in hits))
+        (found,) = await found_in(self._indices, self._accesses, namespace, [answer["hits"]["hits"]])
+        lift = question.lift
         return tuple(
             Ranked(
-                memory=memory_of(kept, counters.get(kept.memory.id)),
-                score=hit["_score"] - question.lift,
+                memory=memory_of(kept, counter),
+                score=hit["_score"] - lift,
                 parts=_parts(query.formula, question, kept, hit.get("fields", {}).get("cosine", [NO_COSINE])[0]),
             )
-            for hit, kept in hits
+            for hit, kept, counter in found
         )
 
 
@@ -282,6 +282,5 @@ def _bm25(weights: Mapping[str, float], impacts: Mapping[str, float]) -> float:
     return sum(weight * kept_impact(impacts[term]) for term, weight in weights.items() if term in impacts)
 
 
-def _neighbour(cosine: float, kept: Kept, counters: dict[str, Json]) -> Neighbour:
-    record = record_of(kept, counters.get(kept.memory.id))
-    return Neighbour(record=record, cosine=min(1.0, max(-1.0, cosine)))
+def _neighbour(cosine: float, kept: Kept, counter: Json | None) -> Neighbour:
+    return Neighbour(record=record_of(kept, counter), cosine=min(1.0, max(-1.0, cosine)))

@@ -47,7 +47,7 @@ from hindsight_core.stores.opensearch.erasure import Eraser
 from hindsight_core.stores.opensearch.failures import Refused
 from hindsight_core.stores.opensearch.frequencies import Frequencies
 from hindsight_core.stores.opensearch.heads import Heads, State
-from hindsight_core.stores.opensearch.hits import kept_in_hits
+from hindsight_core.stores.opensearch.hits import found_in
 from hindsight_core.stores.opensearch.indices import Indices
 from hindsight_core.stores.opensearch.intents import Intents
 from hindsight_core.stores.opensearch.journal import Journal
@@ -128,7 +128,7 @@ class OpenSearchStore:
             wanted = list(dict.fromkeys(ids))
             found = await self._sources(namespace, wanted, SOURCE)
             kept = {memory_id: kept_in_document(source) for memory_id, source in found.items()}
-            counters = await self._accesses.of(namespace, kept.values())
+            counters = await self._accesses.of(namespace, {memory_id: one.born for memory_id, one in kept.items()})
             records = {memory_id: record_of(one, counters.get(memory_id)) for memory_id, one in kept.items()}
             return [records[memory_id] for memory_id in ids if memory_id in records]
 
@@ -176,9 +176,8 @@ class OpenSearchStore:
             if after is not None:
                 body["search_after"] = [after]
             hits = await self._indices.pages("memories", namespace, body, limit=limit)
-            kept = [one for _, one in await kept_in_hits(self._indices, namespace, hits)]
-            counters = await self._accesses.of(namespace, kept)
-            return [record_of(one, counters.get(one.memory.id), vectors=vectors) for one in kept]
+            (found,) = await found_in(self._indices, self._accesses, namespace, [hits])
+            return [record_of(kept, counter, vectors=vectors) for _, kept, counter in found]
 
     async def following(self, namespace: str, texts: Collection[str]) -> list[str]:
         wanted = Contained(texts)
