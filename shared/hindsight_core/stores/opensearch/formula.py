@@ -6,7 +6,8 @@
 * A memory's terms are `rank_features`: term -> BM25 impact. A linear `rank_feature`, boosted by the term's idf in the
   namespace, adds up to BM25; so nothing is counted per shard, and scores of several shards compare. A feature keeps 8
   bits of an impact's mantissa, which moves a score by less than 0.0005.
-* Everything that changes from search to search is a parameter: a script whose source changes is compiled anew.
+* Everything that changes from search to search is a parameter: a script whose source changes is compiled anew. Scripts
+  name the types of all they read, and a clause that every memory satisfies is a `must`: each saves a tenth of the time.
 """
 
 from __future__ import annotations
@@ -29,9 +30,22 @@ NO_COSINE = -2.0
 # Finer than single precision can tell apart in a unit vector's numbers.
 _DECIMALS = 9
 
-_HALF = "(doc['half_life_days'].size() > 0 ? doc['half_life_days'].value : params.half_lives[(int) doc['type'].value])"
-_AGE = "(Math.max(0L, params.now - doc['moment'].value) / params.day)"
-_DECAY = f"({_HALF} <= 0 ? 1.0 : doc['moment'].size() == 0 ? params.neutral : Math.pow(0.5, {_AGE} / {_HALF}))"
+# What a signal adds to `score`; # is its number.
+_DECAY = """
+ScriptDocValues.Doubles own# = (ScriptDocValues.Doubles) doc['half_life_days'];
+double half# = own#.size() > 0 ? own#.getValue()
+  : (double) params.half_lives#[(int) ((ScriptDocValues.Longs) doc['type']).getValue()];
+double recency# = 1.0;
+if (half# > 0) {
+  ScriptDocValues.Longs moment# = (ScriptDocValues.Longs) doc['moment'];
+  recency# = moment#.size() == 0 ? (double) params.neutral
+    : Math.pow(0.5, Math.max(0L, (long) params.now - moment#.getValue()) / (double) params.day / half#);
+}
+score += (double) params.weight# * recency#;
+"""
+_FIELD = "score += (double) params.weight# * ((ScriptDocValues.Doubles) doc['FIELD']).getValue();\n"
+_CLIPPED = "Math.min(1.0, Math.max(0.0, (VALUE - (double) params.from) / (double) params.width))"
+_SATURATED = "Math.min(1.0, (double) params.gain * _score / (_score + (double) params.saturation))"
 
 
 class Cosines(msgspec.Struct, frozen=True):
@@ -72,8 +86,12 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 def scored(question: Question, *among: Json) -> Json:
     """The memories that satisfy the conditions, and those in `among`, with their scores."""
     cosines = None if question.vector is None else compared("mixed", question.vector)
-    evidence = [*_evidence(question, cosines), *_constants(question)]
-    return _total(question, {"bool": {"filter": [*question.where, *among], "should": evidence}})
+    found: Json = {
+        "filter": [*question.where, *among],
+        "must": _similarities(question, cosines),
+        "should": [*_lexicals(question), *_constants(question)],
+    }
+    return _total(question, {"bool": found})
 
 
 def promising(question: Question, cosines: Cosines | None, ids: Sequence[str], terms: Sequence[str]) -> Json:
@@ -132,50 +150,50 @@ def _total(question: Question, support: Json) -> Json:
     One script computes all that is not a constant: a second one would cost as much again.
     """
     formula = question.formula
-    terms = ["params.relevance * Math.min(1.0, Math.max(0.0, (_score - params.offset) / params.span))"]
+    source = f"double score = (double) params.relevance * {_CLIPPED.replace('VALUE', '_score')};\n"
     params: Json = {
         "relevance": formula.relevance_weight,
-        "offset": formula.offset + _lift(formula.relevance),
-        "span": formula.span,
+        "from": formula.offset + _lift(formula.relevance),
+        "width": formula.span,
         "now": question.now,
         "day": float(DAY_MS),
         "neutral": NEUTRAL_RECENCY,
     }
     constants: list[Json] = []
     for number, signal in enumerate(formula.rest):
-        params[f"w{number}"] = signal.weight
+        params[f"weight{number}"] = signal.weight
         match signal:
             case Decay():
-                params["half_lives"] = [signal.half_lives.get(name) or 0.0 for name in MEMORY_TYPES]
-                terms.append(f"params.w{number} * {_DECAY}")
+                params[f"half_lives{number}"] = [signal.half_lives.get(name) or 0.0 for name in MEMORY_TYPES]
+                source += _DECAY.replace("#", str(number))
             case Field():
-                terms.append(f"params.w{number} * doc['{signal.field}'].value")
+                source += _FIELD.replace("#", str(number)).replace("FIELD", signal.field)
             case Weight():
                 constants.append(_constant(signal))
             case _:
                 assert_never(signal)
-    computed = _script(support, " + ".join(terms), params, 1.0)
+    computed = _script(support, f"{source}return score;", params, 1.0)
     return {"bool": {"must": [computed], "should": constants}} if constants else computed
 
 
-def _evidence(question: Question, cosines: Cosines | None) -> list[Json]:
-    """What each signal that finds memories adds to their relevance."""
+def _similarities(question: Question, cosines: Cosines | None) -> list[Json]:
+    """What similarity adds to the relevance of each memory; of one without a vector, nothing."""
     found: list[Json] = []
     for signal in question.formula.relevance:
-        match signal:
-            case Similarity():
-                if cosines is not None and signal.weight > 0:
-                    source = f"Math.min(1.0, Math.max(0.0, (({cosines.cosine}) - params.lo) / params.width))"
-                    params = {"lo": signal.lo, "width": signal.hi - signal.lo}
-                    found.append(_script(cosines.query, source, params, signal.weight))
-            case Lexical():
-                if question.weights and signal.weight > 0:
-                    found.append(_lexical(signal, question.weights))
-            case Weight():
-                pass
-            case _:
-                assert_never(signal)
+        if isinstance(signal, Similarity) and signal.weight > 0 and cosines is not None:
+            params = {"from": signal.lo, "width": signal.hi - signal.lo}
+            source = _CLIPPED.replace("VALUE", f"({cosines.cosine})")
+            found.append(_script(cosines.query, source, params, signal.weight))
     return found
+
+
+def _lexicals(question: Question) -> list[Json]:
+    """What the words that a memory shares with the question add to its relevance."""
+    return [
+        _lexical(signal, question.weights)
+        for signal in question.formula.relevance
+        if isinstance(signal, Lexical) and signal.weight > 0 and question.weights
+    ]
 
 
 def _constants(question: Question) -> list[Json]:
@@ -188,9 +206,8 @@ def _lexical(signal: Lexical, weights: Mapping[str, float]) -> Json:
         {"bool": {"should": [_holding(field, term, boost=weight) for term, weight in weights.items()]}}
         for field in ("text", "context")
     ]
-    source = "Math.min(1.0, params.gain * _score / (_score + params.saturation))"
     params = {"gain": signal.gain, "saturation": signal.saturation}
-    return _script({"dis_max": {"queries": fields, "tie_breaker": 0.0}}, source, params, signal.weight)
+    return _script({"dis_max": {"queries": fields, "tie_breaker": 0.0}}, _SATURATED, params, signal.weight)
 
 
 def _holding(field: str, term: str, *, boost: float = 1.0) -> Json:

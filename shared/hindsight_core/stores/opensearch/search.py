@@ -49,9 +49,10 @@ from hindsight_core.stores.opensearch.hits import found_in
 from hindsight_core.stores.opensearch.indices import Indices
 from hindsight_core.stores.opensearch.survey import SPARE, Survey, Surveys, counting, total
 
-# Among random memories, the hardest case, these find the exact best: the nearest (more where there are no words to find
-# others by), and who holds one of the rarest terms, as long as they are not more than so many and so many for each hit.
-_NEAREST = (100, 2)
+# Among random memories, the hardest case, these find the exact best: the nearest, no fewer than hits (many more where
+# there are no words to find others by), and who holds one of the rarest terms, as long as they are not more than so
+# many and so many for each hit.
+_NEAREST = 100
 _NEAREST_ALONE = 1000
 _HOLDERS = (3000, 150)
 _TELLING = 50
@@ -150,8 +151,7 @@ class Search:
     ) -> tuple[RankedPage, Survey | None]:
         cosines: Cosines | None = None
         if question.vector is not None:
-            least, each = _NEAREST
-            k = max(least, each * query.limit) if question.weights else _NEAREST_ALONE
+            k = max(_NEAREST, query.limit) if question.weights else _NEAREST_ALONE
             cosines = nearest("mixed", question.vector, k, question.where, self._options.ef_search)
         body = _page(
             query,
