@@ -7,6 +7,7 @@ texts as `lexical` does, and a comparison of a hundred hits has no more time.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 
 from hindsight_core.readings import kept
@@ -19,11 +20,8 @@ class Coverage:
         self._sought = [(1 << n, tuple(map(_sought, forms))) for n, forms in enumerate(words)]
         self._known: dict[str, int] = {}
         self._shares: dict[int, float] = {}
-        counts = [0] * len(words)
-        for text in texts:
-            held = self.held(text)
-            for n in range(len(words)):
-                counts[n] += held >> n & 1
+        together = Counter(map(self.held, texts))
+        counts = [sum(times for held, times in together.items() if held >> n & 1) for n in range(len(words))]
         self._rarity = [math.log1p((len(texts) - count + 0.5) / (count + 0.5)) for count in counts]
         self._total = sum(self._rarity)
 

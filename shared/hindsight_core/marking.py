@@ -159,7 +159,7 @@ def _lasts(memory: Memory, present: datetime) -> bool:
 
 def _doubt(memory: Memory, challengers: Mapping[str, Memory], present: datetime) -> Contest | None:
     """What contests most that a memory still holds, as far as it is not over already."""
-    if memory.status not in {"active", "superseded"} or not _lasts(memory, present):
+    if not memory.contested_by or memory.status not in {"active", "superseded"} or not _lasts(memory, present):
         return None
     return _strongest(memory, challengers)
 

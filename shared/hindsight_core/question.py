@@ -73,7 +73,7 @@ def read(text: str, now: datetime, speakers: frozenset[str]) -> Question:
     words: tuple[tuple[str, ...], ...] = ()
     terms = tuple(dict.fromkeys(tokens(said)))
     if asked:
-        words = tuple(forms(term) for term in dict.fromkeys(tokens(bare)))
+        words = tuple(forms(term) for term in (terms if bare == said else dict.fromkeys(tokens(bare))))
         terms = tuple(dict.fromkeys((*terms, *(form for word in words for form in word))))
     return Question(
         text=text,

@@ -79,12 +79,14 @@ class Resident:
         """A column, one value a slot, to be read only: `row`, `id`, `live`, and those of `FACTS`."""
         return self._columns[name]
 
+    def is_current(self, connection: sqlite3.Connection) -> bool:
+        """Whether it holds the state that the connection's transaction sees."""
+        return bool(self.sequence) and self._present(connection)[1] == self.sequence
+
     def is_nearly_current(self, connection: sqlite3.Connection, most: int) -> bool:
         """Whether at most so many memories changed until the state that the connection's transaction sees."""
         number, sequence = self._present(connection)
-        if sequence == self.sequence:
-            return bool(self.sequence)
-        if not 0 < self.sequence < sequence or self._worn:
+        if not 0 < self.sequence <= sequence or self._worn:
             return False
         changed = "SELECT 1 FROM memories WHERE namespace = ?1 AND sequence > ?2"
         gone = "SELECT 1 FROM tombstones WHERE namespace = ?1 AND sequence > ?2"

@@ -63,7 +63,9 @@ class Residents:
             yield None
             return
         try:
-            if resident.is_nearly_current(connection, _FEW):
+            if resident.is_current(connection):
+                yield resident
+            elif resident.is_nearly_current(connection, _FEW):
                 self._catch_up(connection, resident)
                 yield resident
             else:
