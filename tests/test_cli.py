@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from commandline import Cli, command_line, written
+from hindsight_core.ranking import INTENTS
 
 ADDRESS = "My shipping address is 12 Elm Street, Leeds."
 COMMANDS = (
@@ -35,6 +36,16 @@ def test_each_command_explains_its_options(cli: Cli, name: str):
     answer = cli(name, "--help")
     assert answer.code == 0
     assert "--store" in answer.out
+
+
+def test_the_help_names_every_intent(cli: Cli):
+    said = " ".join(cli("search", "--help").out.replace("│", " ").split())
+    assert f"What it is for: {', '.join(sorted(INTENTS))}." in said
+
+
+def test_as_json_an_error_keeps_the_names_of_the_interface(cli: Cli):
+    answer = cli("search", "x", "--intent", "gossip", "--json")
+    assert [fault["field"] for fault in json.loads(answer.err)["errors"]] == ["intent"]
 
 
 def test_the_version_is_printed(cli: Cli):
@@ -267,7 +278,9 @@ def test_a_time_without_an_offset_is_one_of_the_zone_that_is_named(cli: Cli):
         (["search", "x", "--top-k", "0"], "--top-k"),
         (["search", "x", "--kind", "rumour"], "kind"),
         (["search", "x", "--as-of", "yesterday"], "--as-of"),
-        (["write", ""], "content"),
+        (["search", "x", "--intent", "gossip"], "--intent: 'gossip' is not known"),
+        (["search", ""], "QUERY: expected"),
+        (["write", ""], "CONTENT: expected"),
         (["write", "x", "--ttl", "soon"], "ttl"),
         (["write", "x", "--metadata", "novalue"], "KEY=VALUE"),
         (["list", "-n", "a b"], "NAMESPACE"),

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import TypeAlias, TypeVar, cast
 
 import msgspec
+from msgspec import inspect
 
 from hindsight_core.errors import FieldError, InvalidInput, Malformed
 
@@ -77,15 +78,17 @@ def _invalid(exc: msgspec.ValidationError, value: Json, kind: type[object], *, s
         key = _key_at_fault(text, head, value, kind, strict=strict)
         path = head if key is None else f"{head}.{key}{tail.partition('[...]')[0]}"
     path = path.removeprefix(".")
+    if message.startswith("Invalid enum value") and (choices := _choices(inspect.type_info(kind), _steps(path))):
+        message += f"; one of: {', '.join(choices)}"
     if named := _NAMED.search(message):
         path = f"{path}.{named[1]}".removeprefix(".")
-        message = "is not a field of this request" if "unknown" in message else "is missing"
+        message = "is not a known field" if "unknown" in message else "is missing"
     return InvalidInput.of(path or "body", message[:1].lower() + message[1:])
 
 
 def _key_at_fault(text: str, head: str, value: Json, kind: type[object], *, strict: bool) -> str | None:
     """The key that msgspec writes as `[...]`: the first whose entry alone gives the same error."""
-    steps = [name or int(index) for name, index in _STEP.findall(head)]
+    steps = _steps(head)
     holder = value
     for step in steps:
         holder = _inside(holder, step)
@@ -98,6 +101,32 @@ def _key_at_fault(text: str, head: str, value: Json, kind: type[object], *, stri
             if str(exc) == text:
                 return key
     return None
+
+
+def _steps(path: str) -> list[str | int]:
+    return [name or int(index) for name, index in _STEP.findall(f".{path}" if path[:1] not in {"", ".", "["} else path)]
+
+
+def _choices(kind: inspect.Type, steps: list[str | int]) -> list[str]:
+    """The values that the place at `steps` of a type may have, where it is one of a few."""
+    match kind:
+        case inspect.Metadata():
+            return _choices(kind.type, steps)
+        case inspect.UnionType():
+            return [value for one in kind.types for value in _choices(one, steps)]
+        case inspect.LiteralType() if not steps:
+            return [str(value) for value in kind.values]
+        case inspect.StructType() if steps:
+            of = [field.type for field in kind.fields if field.encode_name == steps[0]]
+            return [value for one in of for value in _choices(one, steps[1:])]
+        case inspect.ListType() | inspect.VarTupleType() if steps:
+            return _choices(kind.item_type, steps[1:])
+        case inspect.DictType():
+            # A key that is none of them is at the place of the mapping itself, or at its own.
+            found = _choices(kind.value_type, steps[1:]) if steps else []
+            return found or _choices(kind.key_type, [])
+        case _:
+            return []
 
 
 def _inside(value: Json, step: str | int) -> Json:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import inspect
 import sys
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Annotated, Any, TypeAlias
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Annotated, Any, TypeAlias, get_args
 
 import msgspec
 import typer
+from typer.models import ArgumentInfo
 
 from hindsight_core.cli.options import Options
-from hindsight_core.errors import HindsightError, NotFound, TooManyRequests, Unavailable
+from hindsight_core.errors import HindsightError, InvalidInput, NotFound, TooManyRequests, Unavailable
 from hindsight_core.release import release
 from hindsight_core.responses import problem_of
 
@@ -56,13 +57,14 @@ def command(name: str) -> Callable[[Command], Command]:
         def call(**given: Any) -> None:  # noqa: ANN401 (whatever the command declares)
             for name, group in groups.items():
                 given[name] = group(**{option: given.pop(option) for option in group.__struct_fields__})
-            code = _ran(function(**given), as_json=given["target"].as_json)
+            code = _ran(function(**given), as_json=given["target"].as_json, called=called)
             if code:
                 raise typer.Exit(code)
 
         # What is the command's own comes first in its help, where and whose last.
         for group in reversed(groups.values()):
             own += group.parameters()
+        called = {parameter.name: _called(parameter) for parameter in own}
         call.__signature__ = inspect.Signature(own)  # type: ignore[attr-defined]
         call.__doc__ = function.__doc__
         above, _, own_name = name.rpartition(" ")
@@ -122,6 +124,24 @@ def run(arguments: Sequence[str]) -> int:
     return DONE
 
 
+def _called(parameter: inspect.Parameter) -> str:
+    """What a person calls a parameter of a command: `--top-k`, or `QUERY` for one without an option."""
+    shown = next((one for one in get_args(parameter.annotation)[1:] if hasattr(one, "param_decls")), None)
+    if isinstance(shown, ArgumentInfo):
+        return shown.metavar or parameter.name.upper()
+    named = [name for name in (shown.param_decls if shown else None) or () if name.startswith("--")]
+    return named[0] if named else f"--{parameter.name.replace('_', '-')}"
+
+
+def _as_called(error: InvalidInput, called: Mapping[str, str]) -> InvalidInput:
+    """The error with the command's own names for the fields of the request that it made of them."""
+    detail = error.detail
+    for fault in error.errors:
+        if fault.field in called:
+            detail = detail.replace(f"{fault.field}: {fault.message}", f"{called[fault.field]}: {fault.message}")
+    return InvalidInput(detail, remedy=error.remedy, errors=error.errors)
+
+
 def failed(error: HindsightError, *, as_json: bool) -> int:
     """Say what went wrong and what to do, on standard error; the exit code for it."""
     if as_json:
@@ -135,12 +155,14 @@ def failed(error: HindsightError, *, as_json: bool) -> int:
     return NOTHING if isinstance(error, NotFound) else WRONG
 
 
-def _ran(work: Awaitable[int | None], *, as_json: bool) -> int:
+def _ran(work: Awaitable[int | None], *, as_json: bool, called: Mapping[str, str]) -> int:
     async def finish() -> int | None:
         return await work
 
     try:
         return asyncio.run(finish()) or DONE
+    except InvalidInput as exc:
+        return failed(exc if as_json else _as_called(exc, called), as_json=as_json)
     except HindsightError as exc:
         return failed(exc, as_json=as_json)
     except KeyboardInterrupt:

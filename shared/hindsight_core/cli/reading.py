@@ -11,6 +11,7 @@ from hindsight_core.cli.commands import DONE, NOTHING, command
 from hindsight_core.cli.options import Selection, moment
 from hindsight_core.cli.target import Target
 from hindsight_core.decoding import convert
+from hindsight_core.ranking import INTENTS
 from hindsight_core.requests import ListRequest, PageRequest, RecallRequest, Request, SearchRequest
 
 AsOf: TypeAlias = Annotated[str | None, typer.Option(metavar="TIME", help="What held at this time.")]
@@ -27,7 +28,7 @@ async def search(
     profile: Annotated[
         Literal["task", "default", "companion"], typer.Option(help="How fast memories fade: 3, 7 or 30 days.")
     ] = "default",
-    intent: Annotated[str | None, typer.Option(help="What it is for, such as status or recommend.")] = None,
+    intent: Annotated[str | None, typer.Option(help=f"What it is for: {', '.join(sorted(INTENTS))}.")] = None,
     min_score: Annotated[float, typer.Option(min=0, max=1, help="Leave out what scores less.")] = 0.0,
     mode: Annotated[
         Literal["always", "auto"], typer.Option(help="auto: search only where the question needs memory.")
