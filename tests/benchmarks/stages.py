@@ -21,10 +21,10 @@ import msgspec
 from msgspec.structs import replace
 
 from hindsight_core.benchmark import configuration, reading
-from hindsight_core.benchmark.report import machine
 from hindsight_core.benchmark.sets import Bank, Document
 from hindsight_core.benchmark.storing import write
 from hindsight_core.benchmark.vectors import Remembering
+from hindsight_core.benchmark.wording import machine
 from hindsight_core.caller import Caller
 from hindsight_core.config import load
 from hindsight_core.embedding import open_embedder

@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from hindsight_core.decoding import convert
 from hindsight_core.errors import InvalidInput
 from hindsight_core.ranking import Weights
 from hindsight_core.requests import Profile
@@ -19,8 +20,9 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """One way to search.
 
     `signals`: all of them, the vectors' similarity alone (`dense`) or the words alone (`lexical`) as relevance, both
-    without the second stage. Without `summaries` long memories are embedded whole. `embedder`, `calibration` (a file)
-    and `dimension` as the settings of the same names; `weights` are those of `HINDSIGHT_RANKING`, half-lives included.
+    without the second stage and whatever the memories' age is. Without `summaries` long memories are embedded whole.
+    `embedder`, `calibration` (a file) and `dimension` as the settings of the same names; `weights` are those of
+    `HINDSIGHT_RANKING`, half-lives included.
     """
 
     name: str = ""
@@ -38,6 +40,7 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         if self.signals != "all":
             return msgspec.structs.replace(
                 self.weights,
+                recency=0.0,
                 alpha=float(self.signals == "dense"),
                 speaker=0.0,
                 date=0.0,
@@ -71,7 +74,9 @@ def load(given: str) -> Configuration:
         known = ", ".join(BUILT_IN)
         raise InvalidInput.of(given, f"{(exc.strerror or str(exc)).lower()}, and it is none of {known}") from None
     try:
-        found = msgspec.toml.decode(data, type=Configuration)
+        found = convert(msgspec.toml.decode(data), Configuration)
     except msgspec.DecodeError as exc:
         raise InvalidInput.of(given, str(exc)) from None
+    except InvalidInput as exc:
+        raise InvalidInput.of(given, exc.detail) from None
     return found if found.name else msgspec.structs.replace(found, name=path.stem)

@@ -12,6 +12,7 @@ the exchange on it, from 0).
 from __future__ import annotations
 
 from datetime import datetime
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TypeVar
 
@@ -22,11 +23,14 @@ from hindsight_core.decoding import decode
 from hindsight_core.errors import InvalidInput
 
 T = TypeVar("T")
+_MADIAL = ("*memory.json", "*dialogue.json")
+_MEMORY_BANK = ("memory_bank*.json", "probing_questions*.jsonl", "gold*.json")
 
 
 class _Event(msgspec.Struct, frozen=True):
     event: str
     time: str | None = None
+    user: int | None = msgspec.field(name="user-id", default=None)
 
 
 class _Dialogue(msgspec.Struct, frozen=True):
@@ -47,12 +51,11 @@ class _Person(msgspec.Struct, frozen=True):
 
 def read(folder: Path) -> DataSet:
     """The data set in a folder. Raises `InvalidInput` when it is neither of the two."""
-    dialogues, memories = _one(folder, "*dialogue.json"), _one(folder, "*memory.json")
+    memories, dialogues = (_one(folder, pattern) for pattern in _MADIAL)
     if dialogues is not None and memories is not None:
         return _madial(folder.name, memories, dialogues)
-    bank, questions = _one(folder, "memory_bank*.json"), _one(folder, "probing_questions*.jsonl")
+    bank, questions, gold = (_one(folder, pattern) for pattern in _MEMORY_BANK)
     if bank is not None and questions is not None:
-        gold = _one(folder, "gold*.json")
         if gold is None:
             raise InvalidInput.of(
                 str(folder), "has no gold*.json that says which exchanges answer each of MemoryBank's questions"
@@ -72,7 +75,7 @@ def dated(text: str | None, place: str) -> tuple[datetime | None, bool]:
 
 
 def _madial(name: str, memories: bytes, dialogues: bytes) -> DataSet:
-    events = {number: event for row in _lines(memories, dict[str, _Event]) for number, event in row.items()}
+    events = [(number, event) for row in _lines(memories, dict[str, _Event]) for number, event in row.items()]
     asked = _lines(dialogues, _Dialogue)
     people: dict[int, str] = {}
     for dialogue in asked:
@@ -82,9 +85,10 @@ def _madial(name: str, memories: bytes, dialogues: bytes) -> DataSet:
     for user, person in sorted(people.items()):
         others = [other for other in people.values() if other != person]
         documents: list[Document] = []
-        for number, event in events.items():
-            # A memory does not say whose it is; it tells of somebody by name.
-            if person not in event.event and any(other in event.event for other in others):
+        for number, event in events:
+            # The English memories do not say whose they are; they tell of somebody by name.
+            others_own = person not in event.event and any(other in event.event for other in others)
+            if others_own if event.user is None else event.user != user:
                 continue
             at, day_only = dated(event.time, f"{number}.time")
             documents.append(Document(id=number, text=event.event, at=at, day_only=day_only, session=number))
@@ -145,6 +149,11 @@ def _memory_bank(name: str, bank: bytes, questions: bytes, gold: bytes) -> DataS
 
 def _lines(data: bytes, kind: type[T]) -> list[T]:
     return [decode(line, kind) for line in data.splitlines() if line.strip()]
+
+
+def holds(name: str) -> bool:
+    """Whether a file of this name belongs to a set that is a folder."""
+    return any(fnmatchcase(name, pattern) for pattern in (*_MADIAL, *_MEMORY_BANK))
 
 
 def _one(folder: Path, pattern: str) -> bytes | None:

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from html import escape
 
-from hindsight_core.benchmark.measures import Estimate, Summary
+from hindsight_core.benchmark import tables
+from hindsight_core.benchmark.measures import Estimate
 from hindsight_core.benchmark.report import Report, Result, Row
+from hindsight_core.benchmark.tables import LABELS, estimate
+from hindsight_core.benchmark.wording import probability
 
-MEASURES = (
-    ("recall_at_5", "R@5"),
-    ("recall_at_10", "R@10"),
-    ("ndcg_at_10", "nDCG@10"),
-    ("mrr_at_10", "MRR@10"),
-)
-_PLOTTED = MEASURES[1:3]
+_PLOTTED = ("recall_at_10", "ndcg_at_10")
+_DROPPED = 100
 COLOURS = ("#2563eb", "#d97706", "#059669", "#9333ea", "#dc2626", "#0891b2", "#65a30d", "#be185d")
 _LEFT, _WIDE, _BAR, _GAP = 170, 560, 14, 12
 STYLE = """
@@ -40,32 +38,25 @@ def page(report: Report) -> str:
         "<!doctype html><html lang='en'><head><meta charset='utf-8'>",
         "<meta name='viewport' content='width=device-width, initial-scale=1'>",
         f"<title>Retrieval</title><style>{STYLE}</style></head><body><h1>Retrieval</h1>",
-        f"<p>{escape(where)}; at most {report.memory_mib:.0f} MiB.</p>",
+        f"<p>{escape(where)}; at most {report.memory_mib:.0f} MiB, all configurations together.</p>",
         f"<p class='soft'>{how} p: paired randomisation test, two-sided.</p>",
-        _legend(names),
+        _legend(names, report.described),
     ]
-    for data in dict.fromkeys(result.data for result in report.results):
-        results = [result for result in report.results if result.data == data]
-        parts.append(f"<h2>{escape(data)}</h2><p>{results[0].memories:,} memories</p>")
-        for field, label in _PLOTTED:
-            parts.append(_plot(results, names, field, label))
+    for measured in report.sets:
+        results = [result for result in report.results if result.data == measured.name]
+        parts.append(f"<h2>{escape(measured.name)}</h2>")
+        parts += [f"<p>{escape(line)}</p>" for line in measured.lines(_DROPPED)]
+        parts += [_plot(results, names, field, LABELS[field]) for field in _PLOTTED]
         parts += [_table(results), _compared(results)]
     parts.append("<h2>Time</h2>" + _time(report.results))
     parts.append("</body></html>")
     return "".join(parts)
 
 
-def estimate(summary: Summary, field: str) -> Estimate:
-    """A measure of a summary, by its name."""
-    found: Estimate = getattr(summary, field)
-    return found
-
-
-def _legend(names: Sequence[str]) -> str:
-    return (
-        "<p>"
-        + " ".join(f"<span style='color:{_colour(place)}'>■</span> {escape(name)}" for place, name in enumerate(names))
-        + "</p>"
+def _legend(names: Sequence[str], described: dict[str, str]) -> str:
+    return "".join(
+        f"<p><span style='color:{_colour(place)}'>■</span> {escape(name)} <small>{escape(described[name])}</small></p>"
+        for place, name in enumerate(names)
     )
 
 
@@ -106,12 +97,12 @@ def _bar(found: Estimate, top: float, colour: str) -> str:
 
 
 def _table(results: Sequence[Result]) -> str:
-    head = ["kind", "configuration", "questions", *(label for _, label in MEASURES)]
+    head = ["kind", "configuration", "questions", *LABELS.values()]
     rows: list[list[str]] = []
     for number, row in enumerate(results[0].rows):
         for result in results:
             found = result.rows[number].summary
-            cells = [_interval(estimate(found, field)) for field, _ in MEASURES]
+            cells = [_interval(estimate(found, field)) for field in LABELS]
             rows.append([escape(row.kind), escape(result.configuration), f"{found.questions:,}", *cells])
     return _rows(head, rows)
 
@@ -119,7 +110,7 @@ def _table(results: Sequence[Result]) -> str:
 def _compared(results: Sequence[Result]) -> str:
     if len(results) < 2:
         return ""
-    head = ["kind", f"less {escape(results[0].configuration)}", *(label for _, label in MEASURES)]
+    head = ["kind", f"less {escape(results[0].configuration)}", *LABELS.values()]
     rows = [
         [escape(row.kind), escape(result.configuration), *_differences(row)]
         for number, _ in enumerate(results[0].rows)
@@ -130,31 +121,18 @@ def _compared(results: Sequence[Result]) -> str:
 
 
 def _differences(row: Row) -> Iterator[str]:
-    for field, _ in MEASURES:
+    for field in LABELS:
         found = (row.against_first or {})[field]
         text = f"{found.estimate.value * 100:+.1f}"
         if found.p < 0.05:
             text = f"<b class='{'better' if found.estimate.value > 0 else 'worse'}'>{text}</b>"
-        yield f"{text} <small>p {found.p:.3f}</small>"
+        yield f"{text} <small>{escape(probability(found.p))}</small>"
 
 
 def _time(results: Sequence[Result]) -> str:
-    head = ["data", "configuration", "memories", "search p50", "p95", "embedding p50", "p95"]
-    rows: list[list[str]] = []
-    for result in results:
-        embedding = result.embedding
-        rows.append(
-            [
-                escape(result.data),
-                escape(result.configuration),
-                f"{result.memories:,}",
-                f"{result.search.p50:.2f}",
-                f"{result.search.p95:.2f}",
-                "" if embedding is None else f"{embedding.p50:.1f}",
-                "" if embedding is None else f"{embedding.p95:.1f}",
-            ]
-        )
-    return "<p class='soft'>Milliseconds; searches without the question's embedding.</p>" + _rows(head, rows)
+    head, rows = tables.times(results)
+    cells = [[escape(cell) for cell in row] for row in rows]
+    return "<p class='soft'>Milliseconds; searches without the question's embedding.</p>" + _rows(head, cells)
 
 
 def _interval(found: Estimate) -> str:

@@ -7,13 +7,15 @@ MemoryBank (see `folders`).
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import timedelta
+from itertools import groupby
 from pathlib import Path
 
 import msgspec
 
 from hindsight_core.benchmark import folders
-from hindsight_core.benchmark.sets import Bank, DataSet, Document, Question
+from hindsight_core.benchmark.sets import Bank, Choice, DataSet, Document, Question, some, sound
 from hindsight_core.cli.locomo import is_locomo, read_locomo
 from hindsight_core.decoding import decode
 from hindsight_core.errors import InvalidInput, Malformed
@@ -22,6 +24,8 @@ from hindsight_core.requests import Role
 # The names that LoCoMo's paper gives to the numbers of its file.
 LOCOMO_KINDS = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop", 5: "adversarial"}
 UNANSWERABLE = frozenset({"adversarial"})
+# How LongMemEval's ids of questions end that nothing answers.
+_NEVER_SAID = "_abs"
 
 
 class _Doc(msgspec.Struct, frozen=True):
@@ -59,6 +63,17 @@ class _Turn(msgspec.Struct, frozen=True):
     has_answer: bool = False
 
 
+class _Named(msgspec.Struct, frozen=True):
+    """As much of an item of LongMemEval as tells whether it is to be measured."""
+
+    question_id: str
+    answer_session_ids: list[str] = []
+
+    @property
+    def answered(self) -> bool:
+        return bool(self.answer_session_ids) and not self.question_id.endswith(_NEVER_SAID)
+
+
 class _LongMemEval(msgspec.Struct, frozen=True):
     question_id: str
     question_type: str
@@ -70,10 +85,13 @@ class _LongMemEval(msgspec.Struct, frozen=True):
     answer_session_ids: list[str] = []
 
 
-def load(path: Path) -> DataSet:
-    """The data set in a file or folder. Raises `InvalidInput` naming the file, and the place that has another shape."""
+def load(path: Path, choice: Choice | None = None) -> DataSet:
+    """The data set in a file or folder, or what is chosen of it.
+
+    Raises `InvalidInput` naming the file, and the place that has another shape or stands twice.
+    """
     try:
-        return _load(path)
+        return sound(_load(path, choice or Choice()))
     except Malformed as exc:
         raise InvalidInput.of(str(path), exc.detail) from None
     except InvalidInput as exc:
@@ -83,18 +101,27 @@ def load(path: Path) -> DataSet:
         raise InvalidInput.of(f"{path}: {fault.field}", fault.message) from None
 
 
-def _load(path: Path) -> DataSet:
+def _load(path: Path, choice: Choice) -> DataSet:
     if path.is_dir():
-        return folders.read(path)
+        return _chosen(folders.read(path), choice)
     try:
         data = path.read_bytes()
     except OSError as exc:
         raise InvalidInput.of(str(path), (exc.strerror or str(exc)).lower()) from None
     if is_locomo(data):
-        return _locomo(path.stem, data)
+        return _chosen(_locomo(path.stem, data), choice)
     if b'"haystack_sessions"' in data:
-        return _long_mem_eval(path.stem, decode(data, list[_LongMemEval]))
-    return _plain(decode(data, _Plain))
+        return _long_mem_eval(path.stem, data, choice)
+    try:
+        return _chosen(_plain(decode(data, _Plain)), choice)
+    except InvalidInput:
+        if folders.holds(path.name):
+            raise InvalidInput.of(str(path), "is one file of a folder; give the folder") from None
+        raise
+
+
+def _chosen(data: DataSet, choice: Choice) -> DataSet:
+    return msgspec.structs.replace(some(data, choice), known=tuple(bank.name for bank in data.banks))
 
 
 def _plain(found: _Plain) -> DataSet:
@@ -130,17 +157,20 @@ def _bank(bank: _Bank, place: str) -> Bank:
 def _locomo(name: str, data: bytes) -> DataSet:
     banks: list[Bank] = []
     for sample in read_locomo(data):
-        documents = [
-            Document(
-                id=str(message.metadata["dia_id"]),
-                text=message.text,
-                speaker=message.speaker or "",
-                at=message.at,
-                session=session.session or "",
-            )
-            for session in sample.sessions
-            for message in session.messages
-        ]
+        documents: list[Document] = []
+        for session in sample.sessions:
+            # A long turn comes in pieces.
+            for turn, pieces in groupby(session.messages, key=lambda message: str(message.metadata["dia_id"])):
+                first, *others = pieces
+                documents.append(
+                    Document(
+                        id=turn,
+                        text="\n".join([first.text, *(piece.text for piece in others)]),
+                        speaker=first.speaker or "",
+                        at=first.at,
+                        session=session.session or "",
+                    )
+                )
         questions = [
             Question(
                 id=f"{sample.name}-{number}",
@@ -154,38 +184,61 @@ def _locomo(name: str, data: bytes) -> DataSet:
     return DataSet(name=name, banks=tuple(banks), unanswerable=UNANSWERABLE)
 
 
-def _long_mem_eval(name: str, published: list[_LongMemEval]) -> DataSet:
-    """One bank a question. What answers are the turns marked so, the whole answering sessions where none is."""
-    return DataSet(name=name, banks=tuple(_haystack(item, f"[{n}]") for n, item in enumerate(published)))
+def _long_mem_eval(name: str, data: bytes, choice: Choice) -> DataSet:
+    """One bank a question. What answers are the turns marked so, the whole answering sessions where none is.
+
+    The file may be far larger than what is chosen of it, so one item after the other is read.
+    """
+    named = decode(data, list[_Named])
+    places = [place for place, one in enumerate(named) if choice.names(one.question_id)]
+    if choice.questions is not None:
+        answered = [place for place in places if named[place].answered]
+        drawn = choice.drawn(len(answered))
+        places = [place for number, place in enumerate(answered) if number in drawn]
+    items = decode(data, list[msgspec.Raw])
+    return DataSet(
+        name=name,
+        banks=tuple(_haystack(items[place], f"[{place}]") for place in places),
+        known=tuple(one.question_id for one in named),
+    )
 
 
-def _haystack(item: _LongMemEval, place: str) -> Bank:
+def _haystack(data: msgspec.Raw, place: str) -> Bank:
+    try:
+        item = decode(data, _LongMemEval)
+    except InvalidInput as exc:
+        fault = exc.errors[0]
+        raise InvalidInput.of(f"{place}.{fault.field}", fault.message) from None
     documents: list[Document] = []
     marked: list[str] = []
     spoken: list[str] = []
+    seen = Counter[str]()
     asked, _ = folders.dated(item.question_date, f"{place}.question_date")
     if not len(item.haystack_sessions) == len(item.haystack_session_ids) == len(item.haystack_dates):
         raise InvalidInput.of(f"{place}.haystack_sessions", "has not as many entries as its ids and dates")
     parts = zip(item.haystack_session_ids, item.haystack_dates, item.haystack_sessions, strict=True)
     for number, (session, date, turns) in enumerate(parts):
         at, _ = folders.dated(date, f"{place}.haystack_dates[{number}]")
+        seen[session] += 1
+        # A session may stand in a haystack twice, and is then another one.
+        own = session if seen[session] == 1 else f"{session}#{seen[session]}"
         for order, turn in enumerate(turns):
             if not turn.content.strip():
                 continue
             found = Document(
-                id=f"{session}_{order + 1}",
+                id=f"{own}_{order + 1}",
                 text=turn.content,
                 role=turn.role,
                 # Turns of a session have one date; a second between them keeps their order.
                 at=None if at is None else at + timedelta(seconds=order),
-                session=session,
+                session=own,
             )
             documents.append(found)
             if turn.has_answer:
                 marked.append(found.id)
             if session in item.answer_session_ids:
                 spoken.append(found.id)
-    # Nothing answers the questions for what was never said.
-    gold = [] if item.question_id.endswith("_abs") else marked or spoken
+    answered = not item.question_id.endswith(_NEVER_SAID)
+    gold = (marked or spoken) if answered else []
     question = Question(id=item.question_id, text=item.question, gold=tuple(gold), kind=item.question_type, at=asked)
     return Bank(name=item.question_id, documents=tuple(documents), questions=(question,))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import platform
 import resource
 import sys
 from collections.abc import Sequence
@@ -14,6 +12,8 @@ import numpy as np
 from hindsight_core.benchmark.configuration import Configuration
 from hindsight_core.benchmark.measures import Difference, Floats, Summary, differences, measured, summary
 from hindsight_core.benchmark.running import Asked
+from hindsight_core.benchmark.storing import Dropped
+from hindsight_core.benchmark.wording import counted, described, machine
 from hindsight_core.release import release
 
 ALL = "all kinds"
@@ -47,8 +47,42 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     embedding: Times | None
 
 
+class Measured(msgspec.Struct, frozen=True, kw_only=True):
+    """What of a data set was measured.
+
+    `unanswered` questions have no answer and were not asked; `unknown` answers are no document of their bank and count
+    as missed; `dropped` documents are no memories.
+    """
+
+    name: str
+    memories: int
+    questions: int
+    unanswered: int
+    unknown: int
+    dropped: tuple[Dropped, ...]
+
+    def lines(self, most: int) -> list[str]:
+        """It in words, with at most so many of the dropped documents."""
+        said = [counted(self.memories, "memory"), counted(self.questions, "question")]
+        if self.unanswered:
+            said.append(f"{counted(self.unanswered, 'question')} without an answer left out")
+        if self.unknown:
+            said.append(f"{counted(self.unknown, 'answer')} in no document, counted as missed")
+        if self.dropped:
+            said.append(f"{counted(len(self.dropped), 'document')} not stored")
+        lines = [f"{self.name}: {'; '.join(said)}"]
+        lines += [f"  not stored: {one.document} of {one.bank}: {one.reason}" for one in self.dropped[:most]]
+        if len(self.dropped) > most:
+            lines.append(f"  and {len(self.dropped) - most:,} more")
+        return lines
+
+
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that a benchmark prints. `memory_mib` is the most that the process held, model included."""
+    """Everything that a benchmark prints.
+
+    `memory_mib` is the most that the process held: the model, all data and all configurations together. `described`
+    says in words what each configuration is.
+    """
 
     machine: str
     version: str
@@ -57,6 +91,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     memory_mib: float
     configurations: tuple[Configuration, ...]
+    described: dict[str, str]
+    sets: tuple[Measured, ...]
     results: tuple[Result, ...]
 
 
@@ -78,9 +114,9 @@ def report(asked: Sequence[Asked], *, store: str, when: str, seed: int) -> Repor
         results.append(
             Result(
                 data=one.data.name,
-                memories=one.memories,
+                memories=one.stored.memories,
                 configuration=one.configuration.name,
-                embedder="none" if one.configuration.signals == "lexical" else one.embedder,
+                embedder=_embedder(one),
                 rows=tuple(rows),
                 search=_times([outcome.ms for outcome in one.outcomes]),
                 embedding=_times(one.embedding_ms) if one.embedding_ms else None,
@@ -95,13 +131,25 @@ def report(asked: Sequence[Asked], *, store: str, when: str, seed: int) -> Repor
         seed=seed,
         memory_mib=_peak_mib(),
         configurations=tuple(configurations.values()),
+        described={one.configuration.name: described(one.configuration, _embedder(one), one.note) for one in asked},
+        sets=tuple(_measured(one) for one in first.values()),
         results=tuple(results),
     )
 
 
-def machine() -> str:
-    """Processor count, system and versions: what figures of time depend on."""
-    return f"{os.cpu_count()} × {platform.machine()}, {platform.system()}, Python {platform.python_version()}"
+def _embedder(asked: Asked) -> str:
+    return "none" if asked.configuration.signals == "lexical" else asked.embedder
+
+
+def _measured(asked: Asked) -> Measured:
+    return Measured(
+        name=asked.data.name,
+        memories=asked.stored.memories,
+        questions=asked.data.questions,
+        unanswered=asked.data.unanswered,
+        unknown=asked.data.unknown,
+        dropped=asked.stored.dropped,
+    )
 
 
 def _values(asked: Asked) -> Floats:

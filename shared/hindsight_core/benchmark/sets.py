@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
 import msgspec
+import numpy as np
 
+from hindsight_core.errors import InvalidInput
 from hindsight_core.requests import Role
 
 _WHEN = ("%I:%M %p on %d %B, %Y", "%Y-%m-%d", "%Y/%m/%d (%a) %H:%M", "%Y/%m/%d %H:%M", "%Y/%m/%d")
@@ -50,18 +53,60 @@ class Bank(msgspec.Struct, frozen=True, kw_only=True):
         """When the last document was said; a fixed day where none is dated."""
         return max((found.at for found in self.documents if found.at is not None), default=_UNDATED)
 
+    @property
+    def measured(self) -> list[Question]:
+        """The questions that have an answer."""
+        return [question for question in self.questions if question.gold]
+
 
 class DataSet(msgspec.Struct, frozen=True, kw_only=True):
-    """A named list of banks. `kinds` that ask for what was never said are in `unanswerable`."""
+    """A named list of banks. `kinds` that ask for what was never said are in `unanswerable`.
+
+    `known` names all banks there are, also those that were left out.
+    """
 
     name: str
     banks: tuple[Bank, ...]
     unanswerable: frozenset[str] = frozenset()
+    known: tuple[str, ...] = ()
 
     @property
     def questions(self) -> int:
         """How many questions are measured."""
-        return sum(1 for bank in self.banks for question in bank.questions if question.gold)
+        return sum(len(bank.measured) for bank in self.banks)
+
+    @property
+    def unanswered(self) -> int:
+        """How many questions have no answer, and are left out."""
+        return sum(len(bank.questions) for bank in self.banks) - self.questions
+
+    @property
+    def unknown(self) -> int:
+        """How many answers are no document of their bank, and so are missed whatever is found."""
+        return sum(
+            len(set(question.gold) - {document.id for document in bank.documents})
+            for bank in self.banks
+            for question in bank.questions
+        )
+
+
+class Choice(msgspec.Struct, frozen=True, kw_only=True):
+    """Which part of a data set is measured: banks of these names (None: all), and at most so many questions.
+
+    The questions are the first of all that have an answer, in an order that is drawn from `seed`.
+    """
+
+    banks: tuple[str, ...] | None = None
+    questions: int | None = None
+    seed: int = 0
+
+    def names(self, bank: str) -> bool:
+        return self.banks is None or bank in self.banks
+
+    def drawn(self, count: int) -> set[int]:
+        """The places of the questions among `count`."""
+        places: list[int] = np.random.default_rng(self.seed).permutation(count)[: self.questions].tolist()
+        return set(places)
 
 
 _UNDATED = datetime(2025, 1, 1, tzinfo=UTC)
@@ -153,6 +198,40 @@ def joined(bank: Bank, characters: int) -> Bank:
     return msgspec.structs.replace(bank, documents=tuple(documents), questions=tuple(questions))
 
 
-def some(data: DataSet, names: Sequence[str]) -> DataSet:
-    """The data set with only the banks of these names."""
-    return msgspec.structs.replace(data, banks=tuple(bank for bank in data.banks if bank.name in names))
+def some(data: DataSet, choice: Choice) -> DataSet:
+    """The part of the data set that was chosen; what is drawn holds no bank without a question of its own."""
+    banks = [bank for bank in data.banks if choice.names(bank.name)]
+    if choice.questions is not None:
+        every = [(place, question) for place, bank in enumerate(banks) for question in bank.measured]
+        drawn = [every[place] for place in sorted(choice.drawn(len(every)))]
+        banks = [
+            msgspec.structs.replace(bank, questions=tuple(question for of, question in drawn if of == place))
+            for place, bank in enumerate(banks)
+            if any(of == place for of, _ in drawn)
+        ]
+    return msgspec.structs.replace(data, banks=tuple(banks))
+
+
+def sound(data: DataSet) -> DataSet:
+    """The data set with every answer of a question named once.
+
+    Raises `InvalidInput` where two banks, or two documents of a bank, have one name, and where a question is empty.
+    """
+    _all_different((bank.name for bank in data.banks), "banks")
+    return msgspec.structs.replace(data, banks=tuple(_sound(bank) for bank in data.banks))
+
+
+def _sound(bank: Bank) -> Bank:
+    _all_different((document.id for document in bank.documents), f"bank {bank.name!r}, documents")
+    questions: list[Question] = []
+    for question in bank.questions:
+        if not question.text.strip():
+            raise InvalidInput.of(f"bank {bank.name!r}, question {question.id!r}", "is empty")
+        questions.append(msgspec.structs.replace(question, gold=tuple(dict.fromkeys(question.gold))))
+    return msgspec.structs.replace(bank, questions=tuple(questions))
+
+
+def _all_different(names: Iterable[str], place: str) -> None:
+    name, count = next(iter(Counter(names).most_common(1)), ("", 0))
+    if count > 1:
+        raise InvalidInput.of(place, f"{count} have the name {name!r}")

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hindsight_core.embedding import Calibration, Embedder, EmbeddingIdentity, Role
+from hindsight_core.errors import InvalidInput
 from hindsight_core.summary import summarise
 
 BATCH = 64
@@ -60,12 +63,18 @@ class Remembering:
             done(len(some))
 
     def save(self) -> None:
-        """Write what was embedded anew to the folder, if there is one."""
+        """Write what was embedded anew to the folder, if there is one. Raises `InvalidInput` where that cannot be."""
         if self._folder is None or not self._new:
             return
-        self._folder.mkdir(parents=True, exist_ok=True)
         keys = np.array(list(self._known), dtype="S32")
-        np.savez(self._file(), keys=keys, vectors=np.vstack(list(self._known.values())))
+        file = self._file()
+        # A run that is ended while it writes must not leave half a file to the next one.
+        written = file.with_suffix(f".{os.getpid()}.npz")
+        try:
+            np.savez(written, keys=keys, vectors=np.vstack(list(self._known.values())))
+            written.replace(file)
+        except OSError as exc:
+            raise InvalidInput.of("--vectors", f"{file}: {(exc.strerror or str(exc)).lower()}") from None
         self._new = False
 
     async def aclose(self) -> None:
@@ -74,15 +83,36 @@ class Remembering:
 
     def _load(self) -> None:
         self._read = True
-        if self._folder is not None and self._file().is_file():
-            with np.load(self._file()) as found:
+        if self._folder is None or not self._file().is_file():
+            return
+        try:
+            # numpy leaves open what it cannot read.
+            with self._file().open("rb") as file, np.load(file) as found:
                 keys: list[bytes] = found["keys"].tolist()
-                self._known.update(zip((key.decode() for key in keys), found["vectors"], strict=True))
+                vectors: NDArray[np.float32] = found["vectors"]
+            if vectors.shape != (len(keys), self.calibration.dimension):
+                raise ValueError
+        except (OSError, ValueError, KeyError, EOFError, BadZipFile):
+            raise InvalidInput.of(
+                "--vectors", f"{self._file()} cannot be read; remove it, and it is made again"
+            ) from None
+        self._known.update(zip((key.decode() for key in keys), vectors, strict=True))
 
     def _file(self) -> Path:
         assert self._folder is not None
         # A name such as model@revision/dimension#calibration is no name of a file.
         return self._folder / f"{hashlib.sha256(self.identity.name.encode()).hexdigest()[:16]}.npz"
+
+
+def usable(folder: Path) -> Path:
+    """The folder, made if it is not there. Raises `InvalidInput` where nothing can be written into it."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as exc:
+        raise InvalidInput.of("--vectors", f"{folder} is no folder: {(exc.strerror or str(exc)).lower()}") from None
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise InvalidInput.of("--vectors", f"{folder}: cannot be written to")
+    return folder
 
 
 class Whole:

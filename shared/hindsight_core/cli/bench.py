@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.progress import Progress as Bars
+from rich.progress import TaskID
 from rich.table import Table
 
-from hindsight_core.cli import tables
+from hindsight_core.cli import files, tables
 from hindsight_core.cli.commands import command
 from hindsight_core.cli.options import Options
 from hindsight_core.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from hindsight_core.benchmark.report import Report, Result
+    from hindsight_core.benchmark.report import Report
+    from hindsight_core.benchmark.sets import Bank, Choice, DataSet
+    from hindsight_core.benchmark.tables import Table as Cells
 
+LONGEST_DAYS = 36_500
+_DROPPED = 10
+_NAMED = 20
 _WHERE = "Where, and how it answers"
 
 
@@ -46,6 +51,10 @@ class Place(Options, frozen=True, kw_only=True):
         str | None,
         typer.Option("--html", metavar="FILE", help="Write a page with plots, too.", rich_help_panel=_WHERE),
     ] = None
+    markdown: Annotated[
+        bool,
+        typer.Option("--markdown", help="Print Markdown on a terminal, too, as anywhere else.", rich_help_panel=_WHERE),
+    ] = False
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.", rich_help_panel=_WHERE)] = False
 
 
@@ -65,7 +74,13 @@ async def retrieval(
     banks: Annotated[
         list[str] | None, typer.Option("--bank", help="Only this bank (conversation); may be repeated.")
     ] = None,
-    days: Annotated[float, typer.Option(help="Days after its last memory at which a bank is asked.")] = 1.0,
+    questions: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, help="At most so many questions of a set, the first of a draw by --seed."),
+    ] = None,
+    days: Annotated[
+        float, typer.Option(help="Days after its bank's last memory at which a question without a date is asked.")
+    ] = 1.0,
     ages: Annotated[
         str | None,
         typer.Option(metavar="NEWEST-OLDEST", help="Spread the memories' ages over so many days, such as 1-400."),
@@ -84,48 +99,34 @@ async def retrieval(
             help="Ask each bank also with weights of the second stage that were chosen on the others.",
         ),
     ] = False,
-    seed: Annotated[int, typer.Option(help="What intervals and tests draw from.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="What intervals, tests and --questions draw from.")] = 0,
 ) -> None:
     """Measure how well questions find the memories that answer them.
 
     DATA is a set in the plain shape of docs/retrieval.md, or LoCoMo, LongMemEval, MADial-Bench or MemoryBank as
     published.
     """
-    from hindsight_core.benchmark import configuration, page, reading, report, running, sets
+    from hindsight_core.benchmark import configuration, page, report, running, sets, vectors, wording
 
-    if days < 0:
-        raise InvalidInput.of("--days", "is below 0")
+    if not 0 <= days <= LONGEST_DAYS:
+        raise InvalidInput.of("--days", f"is not between 0 and {LONGEST_DAYS}")
+    aged = None if ages is None else _range(ages)
     chosen = [configuration.load(given) for given in configs or ["default"]]
     names = [one.name for one in chosen]
     if len(set(names)) < len(names):
         raise InvalidInput.of("--config", f"two have the same name: {', '.join(names)}")
-    loaded = [reading.load(Path(path)) for path in data]
-    if banks:
-        loaded = [sets.some(one, banks) for one in loaded]
-    when = f"asked {days:g} days after the last memory"
-    if ages is not None:
-        newest, oldest = _range(ages)
-        loaded = [
-            msgspec.structs.replace(one, banks=tuple(sets.aged(bank, newest, oldest) for bank in one.banks))
-            for one in loaded
-        ]
-        when = f"memories {newest:g} to {oldest:g} days old"
+    if target.html is not None:
+        _check_writable(target.html)
+    kept = None if target.vectors is None else vectors.usable(Path(target.vectors))
+    choice = sets.Choice(banks=tuple(banks) if banks else None, questions=questions, seed=seed)
+    loaded = _loaded(data, choice)
+    if aged is not None:
+        loaded = [_each(one, partial(sets.aged, newest=aged[0], oldest=aged[1])) for one in loaded]
     if join is not None:
-        loaded = [
-            msgspec.structs.replace(one, banks=tuple(sets.joined(bank, join) for bank in one.banks)) for one in loaded
-        ]
-        when += f"; turns joined to {join} characters"
+        loaded = [_each(one, partial(sets.joined, characters=join)) for one in loaded]
     if nameless:
-        loaded = [
-            msgspec.structs.replace(one, banks=tuple(sets.nameless(bank) for bank in one.banks)) for one in loaded
-        ]
-        when += "; without names"
-    for one, path in zip(loaded, data, strict=True):
-        if not one.questions:
-            raise InvalidInput.of(path, "has no question with an answer")
-    if len({one.name for one in loaded}) < len(loaded):
-        raise InvalidInput.of("DATA", "two sets have the same name")
-    with _Shown(tables.console(error=True)) as progress:
+        loaded = [_each(one, sets.nameless) for one in loaded]
+    with _Shown() as progress:
         asked = await running.run(
             loaded,
             chosen,
@@ -133,32 +134,26 @@ async def retrieval(
             clock=running.utc_now,
             progress=progress,
             later=timedelta(days=days),
-            vectors=None if target.vectors is None else Path(target.vectors),
+            vectors=kept,
             api_key=os.environ.get("HINDSIGHT_EMBEDDER_KEY", ""),
             leave_one_out=leave_one_out,
         )
     kind = "embedded (SQLite)" if target.store is None else target.store.partition("://")[0]
-    found = report.report(asked, store=kind, when=when, seed=seed)
-    if target.html is not None:
-        _write(target.html, page.page(found))
+    when = [wording.asked(loaded, days, aged, join, nameless=nameless), *wording.chosen(choice)]
+    found = report.report(asked, store=kind, when="; ".join(when), seed=seed)
     if target.as_json:
         tables.say_json(found)
     else:
-        _say(found)
+        _say(found, markdown=target.markdown or not sys.stdout.isatty())
+    if target.html is not None:
+        _write(target.html, page.page(found))
 
 
 class _Shown:
     """Progress bars on a terminal, one after the other."""
 
-    def __init__(self, console: Console) -> None:
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-        )
-        self._bars = Bars(*columns, console=console, transient=True, disable=not console.is_terminal)
+    def __init__(self) -> None:
+        self._bars = files.progress_bar()
         self._now: TaskID | None = None
 
     def begin(self, what: str, steps: int) -> None:
@@ -178,6 +173,41 @@ class _Shown:
         self._bars.stop()
 
 
+def _loaded(data: list[str], choice: Choice) -> list[DataSet]:
+    """The chosen part of each set; those that hold none of the banks are left out."""
+    from hindsight_core.benchmark import reading
+
+    loaded = [reading.load(Path(path), choice) for path in data]
+    known = list(dict.fromkeys(name for one in loaded for name in one.known))
+    for name in choice.banks or ():
+        if name not in known:
+            more = f" and {len(known) - _NAMED:,} more" if len(known) > _NAMED else ""
+            raise InvalidInput.of("--bank", f"there is no {name!r}; there are {', '.join(known[:_NAMED])}{more}")
+    for one, path in zip(loaded, data, strict=True):
+        if not one.questions and not (choice.banks and set(choice.banks).isdisjoint(one.known)):
+            raise InvalidInput.of(path, "has no question with an answer")
+    loaded = [one for one in loaded if one.questions]
+    if len({one.name for one in loaded}) < len(loaded):
+        raise InvalidInput.of("DATA", "two sets have the same name")
+    return loaded
+
+
+def _each(data: DataSet, change: Callable[[Bank], Bank]) -> DataSet:
+    return msgspec.structs.replace(data, banks=tuple(change(bank) for bank in data.banks))
+
+
+def _check_writable(file: str) -> None:
+    """Raise `InvalidInput` where a file cannot be written, which nobody should learn after an hour."""
+    path = Path(file)
+    folder = path.parent
+    if path.is_dir():
+        raise InvalidInput.of("--html", f"{file}: is a folder")
+    if not folder.is_dir():
+        raise InvalidInput.of("--html", f"{file}: there is no folder {folder}")
+    if not os.access(path if path.exists() else folder, os.W_OK):
+        raise InvalidInput.of("--html", f"{file}: cannot be written to")
+
+
 def _write(file: str, text: str) -> None:
     try:
         Path(file).write_text(text, "utf-8")
@@ -191,52 +221,35 @@ def _range(text: str) -> tuple[float, float]:
         found = float(newest), float(oldest)
     except ValueError:
         found = (1.0, 0.0)
-    if not 0 <= found[0] <= found[1]:
+    if not 0 <= found[0] <= found[1] <= LONGEST_DAYS:
         raise InvalidInput.of("--ages", f"{text!r} is no range of days such as 1-400")
     return found
 
 
-def _say(found: Report) -> None:
-    """A Markdown table a data set, as docs/retrieval.md shows them."""
-    from hindsight_core.benchmark.page import MEASURES, estimate
+def _say(found: Report, *, markdown: bool) -> None:
+    """The tables of each data set, in Markdown as docs/retrieval.md holds them."""
+    from hindsight_core.benchmark import tables as cells
 
     console = tables.console()
-    console.print(
-        f"Hindsight {found.version}; {found.machine}; store: {found.store}; {found.asked}; "
-        f"95 % intervals; memory at most {found.memory_mib:.0f} MiB"
-    )
-    for name in dict.fromkeys(result.data for result in found.results):
-        results = [result for result in found.results if result.data == name]
-        console.print(f"\n{name}: {results[0].memories:,} memories")
-        table = Table("kind", "configuration", "questions", *(label for _, label in MEASURES), box=None)
-        for number, row in enumerate(results[0].rows):
-            for result in results:
-                summary = result.rows[number].summary
-                cells: list[str] = []
-                for field, _ in MEASURES:
-                    value = estimate(summary, field)
-                    cells.append(f"{value.value * 100:.1f} ({value.low * 100:.1f}–{value.high * 100:.1f})")
-                table.add_row(row.kind, result.configuration, str(summary.questions), *cells)
-        console.print(table)
-        _say_differences(results, console)
-        for result in results:
-            embedding = result.embedding
-            made = "" if embedding is None else f"; embedding {embedding.p50:.1f} / {embedding.p95:.1f} ms"
-            console.print(
-                f"{result.configuration}: search {result.search.p50:.2f} / {result.search.p95:.2f} ms (p50 / p95)"
-                f"{made}; {result.embedder}"
-            )
 
+    def say(table: Cells) -> None:
+        if markdown:
+            print(f"\n{cells.markdown(table)}\n")
+            return
+        shown = Table(*table[0], box=None)
+        for row in table[1]:
+            shown.add_row(*row)
+        console.print(shown)
 
-def _say_differences(results: Sequence[Result], console: Console) -> None:
-    from hindsight_core.benchmark.page import MEASURES
-
-    if len(results) < 2:
-        return
-    table = Table("kind", f"less {results[0].configuration}", *(label for _, label in MEASURES), box=None)
-    for number, row in enumerate(results[0].rows):
-        for result in results[1:]:
-            against = result.rows[number].against_first or {}
-            cells = [f"{against[field].estimate.value * 100:+.1f} (p {against[field].p:.3f})" for field, _ in MEASURES]
-            table.add_row(row.kind, result.configuration, *cells)
-    console.print(table)
+    print(f"Hindsight {found.version}; {found.machine}; store: {found.store}; {found.asked}; 95 % intervals")
+    for name, said in found.described.items():
+        print(f"{name}: {said}")
+    for measured in found.sets:
+        results = [result for result in found.results if result.data == measured.name]
+        print("", *measured.lines(_DROPPED), sep="\n")
+        say(cells.measures(results))
+        if len(results) > 1:
+            say(cells.differences(results))
+    print("Milliseconds; a search is without the question's embedding:")
+    say(cells.times(found.results))
+    print(f"The process held at most {found.memory_mib:.0f} MiB, all configurations together.")
