@@ -33,6 +33,7 @@ class Watched(Connection):
     def __init__(self, url: str) -> None:
         super().__init__(parse(url))
         self.sent: list[tuple[str, bytes]] = []
+        self.writing = self.at_once = 0
         self.arrived = asyncio.Event()
         self.let_go = asyncio.Event()
         self.let_go.set()
@@ -43,7 +44,12 @@ class Watched(Connection):
         if path == "/_bulk" and b'-memories"' in written:
             self.arrived.set()
             await self.let_go.wait()
-        return await super()._send(method, path, body, params, within)
+        self.writing += path == "/_bulk"
+        self.at_once = max(self.at_once, self.writing)
+        try:
+            return await super()._send(method, path, body, params, within)
+        finally:
+            self.writing -= path == "/_bulk"
 
     def took(self) -> list[tuple[str, bytes]]:
         """What was sent since the last time."""
@@ -155,6 +161,16 @@ async def test_no_search_goes_on_beside_a_change_that_does_more(opened: Open, ch
     held.let_go.set()
     await writing
     assert (await head_of(held)).footing == (await head_of(held)).version
+
+
+async def test_a_large_change_that_only_archives_leaves_processors_to_searches(opened: Open) -> None:
+    store, connection = await opened()
+    large = [record(memory(f"{n:04}", f"{n} " + "The kettle is blue. " * 300)) for n in range(200)]
+    await store.commit(NAMESPACE, puts(*large))
+    assert connection.at_once > 1
+    connection.at_once = 0
+    await store.commit(NAMESPACE, puts(*(archived(r) for r in large), run_id="second"))
+    assert connection.at_once == 1
 
 
 async def test_archiving_leaves_the_footing_and_an_earlier_version_knows_of_none(opened: Open) -> None:

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from hindsight_core.config import Settings
 from hindsight_core.errors import Conflict, InvalidInput
 from hindsight_core.models import Memory
+from hindsight_core.pacing import Pace
 from hindsight_core.requests import (
     ForgetRequest,
     PageRequest,
@@ -300,6 +301,23 @@ async def test_a_budget_of_time_ends_a_sweep_between_two_pages(store, service_of
     rest = await service.sweep(SweepRequest(cursor=report.cursor, policies=("expire",)), here)
     assert (rest.count, rest.complete) == (3, True)
     assert msgspec.json.decode(msgspec.json.encode(rest))["affected"][0]["reason"] == "Expired on 2024-05-11."
+
+
+@pytest.mark.parametrize("end", [{"budget_seconds": 1e-9}, {"limit": 2}], ids=["its time", "its limit"])
+async def test_a_call_that_ends_early_rests_for_what_it_did_like_any_other(store, service_of, here, monkeypatch, end):
+    """Else whoever goes on at once, as the scheduler does, would sweep without a rest."""
+    rested: list[int] = []
+
+    class Watched(Pace):
+        async def rest(self) -> None:
+            rested.append(len([one for one in (await statuses(store)).values() if one == "archived"]))
+
+    monkeypatch.setattr("hindsight_core.sweeping.Pace", Watched)
+    monkeypatch.setattr("hindsight_core.passes.PAGE", 3)
+    await fill(store, *(memory(f"{i}", expires_at=NOW) for i in range(5)))
+    report = await service_of().sweep(SweepRequest(policies=("expire",), **end), here)
+    assert not report.complete
+    assert rested == [report.count]
 
 
 async def test_a_purged_turn_goes_from_beside_the_turns_after_it(store, service_of, here):

@@ -186,6 +186,8 @@ class _Sweep:
                 self._affected += [one for one, _ in done]
                 actions.update(action for _, action in done)
                 actions.update(page.actions)
+                # Also where this call ends here: the next one may come at once.
+                await self._pace.rest()
                 if len(taken) < len(page.found):
                     mark = taken[-1].mark if taken else None
                     return True, mark or after, examined, dict(actions)
@@ -195,7 +197,6 @@ class _Sweep:
                 budget = self._request.budget_seconds
                 if budget is not None and _time() - started >= budget:
                     return True, after, examined, dict(actions)
-                await self._pace.rest()
         finally:
             await pages.aclose()
         return False, None, examined, dict(actions)

@@ -123,15 +123,18 @@ class Indices:
             after = found[-1]["sort"]
         return hits
 
-    async def write(self, actions: Iterable[Action], *, repeatable: bool = True) -> list[Outcome]:
+    async def write(
+        self, actions: Iterable[Action], *, repeatable: bool = True, at_once: int = _AT_ONCE
+    ) -> list[Outcome]:
         """What became of each action, in order; a conflict, or nothing to delete, is an outcome, a refusal an error.
 
-        Actions must be such that they may be applied twice, unless `repeatable` is false.
+        Actions must be such that they may be applied twice, unless `repeatable` is false. `at_once` is how many
+        requests may be under way.
         """
         chunks = chunked(actions)
         # Of two actions on one document the later one must come later.
         places = [(action.index, action.fields["_id"]) for chunk in chunks for action in chunk]
-        at_once = _AT_ONCE if len(set(places)) == len(places) else 1
+        at_once = at_once if len(set(places)) == len(places) else 1
         jobs = [partial(self._bulk, chunk, repeatable=repeatable) for chunk in chunks]
         return [outcome for outcomes in await several(jobs, at_once) for outcome in outcomes]
 

@@ -118,7 +118,11 @@ class Intents:
         """Make the change of an open head come true; its `steps` are read where they are not given."""
         intent = state.intent
         assert intent is not None
-        await self._indices.write(await self._steps(namespace, intent) if steps is None else steps)
+        steps = await self._steps(namespace, intent) if steps is None else steps
+        if intent.piecemeal:  # nobody waits for it: the other processors are left to searches
+            await self._indices.write(steps, at_once=1)
+        else:
+            await self._indices.write(steps)
         if intent.erases:
             await self._eraser.erase(namespace, intent.erases, state.version)
         if _searchable(intent):
