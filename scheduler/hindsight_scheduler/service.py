@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING
 from apscheduler.executors.base import BaseExecutor
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
+from hindsight_core.assembly import embedder_of
 from hindsight_core.client import AsyncHindsight
 from hindsight_core.config import Settings
 from hindsight_core.ids import new_id
 from hindsight_core.leases import Leases
 from hindsight_core.requests import Policy
-from hindsight_core.service import MemoryService, embedder_of
+from hindsight_core.service import MemoryService
 from hindsight_core.stores import open_store
 from hindsight_scheduler.clock import now
 from hindsight_scheduler.runner import Runner

@@ -6,45 +6,31 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
 from datetime import timedelta
-from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import msgspec
 
-from hindsight_core import cursors
+from hindsight_core.assembly import embedder_of, gate_of, phraser_of, reconcile_of, weights_of
+from hindsight_core.batching import write_each
+from hindsight_core.browsing import Browser, whole
 from hindsight_core.cache import Cache, open_cache
 from hindsight_core.cache.vectors import VectorCache
-from hindsight_core.caller import Caller, instant, millis
+from hindsight_core.caller import Caller
 from hindsight_core.checks import Checks
 from hindsight_core.config import Settings
-from hindsight_core.decoding import decode
-from hindsight_core.drafting import candidates
-from hindsight_core.embedding import Embedder, open_embedder
+from hindsight_core.embedding import Embedder
 from hindsight_core.embedding.cached import CachedEmbedder
-from hindsight_core.errors import (
-    ConfigurationError,
-    HindsightError,
-    InvalidInput,
-    NotFound,
-    OutcomeUnknown,
-    ProviderUnavailable,
-    Unavailable,
-)
-from hindsight_core.filtering import concerns, present_of, where_of
+from hindsight_core.errors import ConfigurationError, HindsightError, InvalidInput, OutcomeUnknown, Unavailable
 from hindsight_core.forgetting import Forgetter
-from hindsight_core.gate import GateSettings
 from hindsight_core.journal import Journal
-from hindsight_core.judging import open_judge, open_phraser
-from hindsight_core.legibility import check_legible, check_request
-from hindsight_core.models import AuditEvent, Memory, Retrieval, Run, Status
+from hindsight_core.judging import open_judge
+from hindsight_core.legibility import check_request
+from hindsight_core.models import Memory, Retrieval
 from hindsight_core.orders import Obedience, orders
 from hindsight_core.pacing import Pacing
 from hindsight_core.passages import Passages
-from hindsight_core.ranking import Weights
 from hindsight_core.recall import TURNS
-from hindsight_core.reconciliation import ReconcileSettings
 from hindsight_core.requests import (
-    BATCH_LIMIT,
     ContextRequest,
     EndTaskRequest,
     ForgetRequest,
@@ -62,7 +48,6 @@ from hindsight_core.requests import (
     WriteRequest,
 )
 from hindsight_core.responses import (
-    BatchItem,
     BatchResponse,
     ContextBlock,
     EventPage,
@@ -85,13 +70,11 @@ from hindsight_core.responses import (
     UndoResponse,
     UpdateResponse,
     WriteResponse,
-    problem_of,
 )
 from hindsight_core.restoring import restore
 from hindsight_core.retention import rules_of
 from hindsight_core.searching import Searcher, context_of
-from hindsight_core.stores import Log, MemoryStore, open_store
-from hindsight_core.summary import embedded_text
+from hindsight_core.stores import MemoryStore, open_store
 from hindsight_core.sweeping import Sweeper
 from hindsight_core.tasks import Tasks
 from hindsight_core.tokens import Tokens
@@ -102,13 +85,7 @@ from hindsight_core.updating import Updater
 from hindsight_core.wordings import Wording
 from hindsight_core.writing import Writer
 
-if TYPE_CHECKING:
-    from hindsight_core.judging.phrasing import Phraser
-
 _log = logging.getLogger("hindsight.service")
-_LIVE: tuple[Status, ...] = ("active", "pending")
-_HELD: tuple[Status, ...] = ("active", "superseded")
-_ALL_EVENTS = 10_000
 _LONGEST_TURN = 8000
 _Answer = TypeVar("_Answer", WriteResponse, SearchResponse, ContextBlock, ForgetResponse)
 
@@ -132,20 +109,21 @@ class MemoryService:
         self._settings = settings
         self._warming: asyncio.Task[None] | None = None
         self._checks = Checks(store, embedder, self.cache if settings.redis else None)
-        weights = _weights(settings)
+        weights = weights_of(settings)
         cached = None if embedder is None else CachedEmbedder(embedder, self.vectors)
         self._cached = cached
         self._journal = Journal(store, retrievals=settings.retrieval_log)
         self._arbiter = open_judge(
             settings.judge, api_key=settings.judge_key, timeout=settings.judge_timeout, tokens=settings.judge_tokens
         )
-        self._writer = Writer(store, cached, _gate(settings), _reconcile(settings), self._journal, self._arbiter)
+        self._writer = Writer(store, cached, gate_of(settings), reconcile_of(settings), self._journal, self._arbiter)
         self._searcher = Searcher(store, cached, weights, self._journal, settings.unsettled)
         self._forgetter = Forgetter(store, cached, weights, self.vectors)
+        self._browser = Browser(store, embedder, self._forgetter, self._journal)
         self._obedience = Obedience(store, cached, self._forgetter)
-        self._tasks = Tasks(store, _gate(settings), self._write, settings.task_share)
+        self._tasks = Tasks(store, gate_of(settings), self._write, settings.task_share)
         self._undoer = Undoer(store, cached)
-        self._phraser = _phraser(settings)
+        self._phraser = phraser_of(settings)
         turns = Turns(store, timedelta(seconds=settings.schedule_lease))
         pace = Pacing(rate=settings.sweep_rate, share=settings.sweep_share)
         self._sweeper = Sweeper(store, rules_of(settings), pace, self.vectors, turns, self._wording)
@@ -227,56 +205,7 @@ class MemoryService:
 
     async def write_batch(self, items: Sequence[msgspec.Raw], caller: Caller) -> BatchResponse:
         """Up to 500 writes, each stored or refused by itself; their texts are embedded together."""
-        if not items:
-            raise InvalidInput.of("items", "is empty")
-        if len(items) > BATCH_LIMIT:
-            raise InvalidInput.of("items", f"at most {BATCH_LIMIT} in one batch")
-        read: list[WriteRequest | HindsightError] = []
-        for item in items:
-            try:
-                request = decode(item, WriteRequest)
-                check_legible(request)
-                read.append(request)
-            except HindsightError as exc:
-                read.append(exc)
-        passages = Passages(self._cached)
-        await self._embed_ahead([request for request in read if isinstance(request, WriteRequest)], passages)
-        results: list[BatchItem] = []
-        for index, found in enumerate(read):
-            try:
-                if isinstance(found, HindsightError):
-                    raise found
-                answer = await self._write(found, caller, passages)
-            except HindsightError as exc:
-                problem = problem_of(exc, caller.request_id)
-                results.append(BatchItem(index=index, status=exc.status, problem=problem))
-            else:
-                status = 201 if answer.stored else 200
-                results.append(
-                    BatchItem(
-                        index=index,
-                        status=status,
-                        decisions=answer.results,
-                        run_id=answer.run_id,
-                        degraded=answer.degraded,
-                    )
-                )
-        return BatchResponse(results=tuple(results))
-
-    async def _embed_ahead(self, requests: list[WriteRequest], passages: Passages) -> None:
-        texts: list[str] = []
-        for request in requests:
-            if (request.content is None) == (request.messages is None):
-                continue
-            try:
-                offered = [found.text for found in candidates(request) if found.dismissed is None]
-                texts += [text for found in offered for text in (embedded_text(found), found)]
-            except HindsightError:
-                continue  # the write itself will name what is wrong
-        try:
-            await passages.of(texts)
-        except ProviderUnavailable:
-            return  # each item answers for itself
+        return await write_each(items, caller, Passages(self._cached), self._write)
 
     async def import_lines(self, lines: Sequence[bytes], request: Request, caller: Caller) -> ImportReport:
         """Store lines of an export as they are, into the namespace of the request."""
@@ -309,27 +238,7 @@ class MemoryService:
 
     async def list_memories(self, request: ListRequest, caller: Caller) -> MemoryPage:
         """A page of the scope's memories in a stable order; without a status what holds, will hold or is pending."""
-        check_request(request, decoded=caller.decoded)
-        scope, now = caller.scope(request), caller.clock(request)
-        as_of = None if request.as_of is None else instant(request.as_of, "as_of", request.timezone)
-        lasting = as_of
-        if as_of is None and request.filters.status in {None, ()}:
-            lasting = present_of(await self._store.head(scope.namespace), now)
-        where = where_of(
-            scope,
-            request.filters,
-            statuses=_HELD if as_of is not None else (*_LIVE, "superseded"),
-            alive_at=now if _lives(request.filters.status) else None,
-            begun_at=as_of,
-            lasting_at=lasting,
-            zone=request.timezone,
-            everything=True,
-        )
-        after = cursors.decode(request.cursor)
-        found = await self._store.scan(scope.namespace, where, after=after, limit=request.limit + 1)
-        page = [record.memory for record in found[: request.limit]]
-        more = len(found) > request.limit
-        return MemoryPage(memories=tuple(page), cursor=cursors.encode(page[-1].id) if more else None)
+        return await self._browser.list_memories(request, caller)
 
     async def get(self, memory_id: str, request: Request, caller: Caller) -> Memory:
         """One memory of any status; `NotFound` when it does not lie in the scope."""
@@ -337,20 +246,11 @@ class MemoryService:
 
     async def history(self, memory_id: str, request: Request, caller: Caller) -> History:
         """Every event of a memory, oldest first; of an erased one too, without text."""
-        scope = caller.scope(request)
-        found = await self._store.read(scope.namespace, "events", memory_id=memory_id, limit=_ALL_EVENTS)
-        events = tuple(event for event in found if isinstance(event, AuditEvent))
-        erased = any(event.action == "erased" for event in events)
-        if not (erased and all(concerns(event, scope) for event in events)):
-            await self._forgetter.find(memory_id, scope)
-        return History(memory_id=memory_id, events=events)
+        return await self._browser.history(memory_id, request, caller)
 
     async def events(self, request: PageRequest, caller: Caller) -> EventPage:
         """A page of the namespace's audit events."""
-        found, cursor = await self._page("events", request, caller)
-        scope = caller.scope(request)
-        events = (event for event in found if isinstance(event, AuditEvent) and concerns(event, scope))
-        return EventPage(events=tuple(events), cursor=cursor)
+        return await self._browser.events(request, caller)
 
     def export(self, request: ListRequest, caller: Caller) -> AsyncIterator[bytes]:
         """Every memory of the scope as JSON Lines, of any status; an `ExportRequest` may ask for their histories."""
@@ -362,34 +262,15 @@ class MemoryService:
 
     async def stats(self, request: Request, caller: Caller) -> Stats:
         """How many memories, events and runs the namespace holds."""
-        namespace = _whole(request, caller)
-        counts = await self._store.count(namespace)
-        by_status, log = counts.get("status", {}), counts.get("log", {})
-        return Stats(
-            namespace=namespace,
-            memories=sum(by_status.values()),
-            by_status=by_status,
-            by_type=counts.get("memory_type", {}),
-            by_kind=counts.get("kind", {}),
-            events=log.get("events", 0),
-            runs=log.get("runs", 0),
-            embedding_model=None if self._embedder is None else self._embedder.identity.name,
-        )
+        return await self._browser.stats(request, caller)
 
     async def retrievals(self, request: PageRequest, caller: Caller) -> RetrievalPage:
         """A page of the retrieval log."""
-        await self._journal.flush()
-        found, cursor = await self._page("retrievals", request, caller)
-        entries = tuple(entry for entry in found if isinstance(entry, Retrieval) and _asked_in(entry, request))
-        return RetrievalPage(retrievals=entries, cursor=cursor)
+        return await self._browser.retrievals(request, caller)
 
     async def retrieval(self, retrieval_id: str, request: Request, caller: Caller) -> Retrieval:
         """One logged search."""
-        await self._journal.flush()
-        found = await self._store.read(caller.scope(request).namespace, "retrievals", ids=[retrieval_id], limit=1)
-        if not found or not isinstance(found[0], Retrieval) or not _asked_in(found[0], request):
-            raise NotFound(f"There is no retrieval {retrieval_id!r} in this namespace.")
-        return found[0]
+        return await self._browser.retrieval(retrieval_id, request, caller)
 
     # update
 
@@ -432,19 +313,11 @@ class MemoryService:
 
     async def runs(self, request: PageRequest, caller: Caller) -> RunPage:
         """A page of the namespace's runs."""
-        _whole(request, caller)
-        found, cursor = await self._page("runs", request, caller)
-        return RunPage(runs=tuple(run for run in found if isinstance(run, Run)), cursor=cursor)
+        return await self._browser.runs(request, caller)
 
     async def run(self, run_id: str, request: Request, caller: Caller) -> RunReport:
         """One run with its events."""
-        scope = caller.scope(request)
-        run = await self._forgetter.run(scope.namespace, run_id)
-        found = await self._store.read(scope.namespace, "events", run_id=run_id, limit=_ALL_EVENTS)
-        events = tuple(event for event in found if isinstance(event, AuditEvent) and concerns(event, scope))
-        if found and not events:
-            raise NotFound(f"There is no run {run_id!r} in this scope.")
-        return RunReport(run=run, events=events)
+        return await self._browser.run(run_id, request, caller)
 
     async def undo(self, run_id: str, request: UndoRequest, caller: Caller) -> UndoResponse:
         """Take a whole run back."""
@@ -455,7 +328,7 @@ class MemoryService:
 
     async def sweep(self, request: SweepRequest, caller: Caller) -> SweepReport:
         """Apply the policies of forgetting to a whole namespace; see `hindsight_core.sweeping`."""
-        namespace = _whole(request, caller)
+        namespace = whole(request, caller)
         # How often memories were answered is part of how much they are worth.
         await self._journal.flush()
         return await self._sweeper.sweep(namespace, request, caller)
@@ -469,23 +342,6 @@ class MemoryService:
             return answer
         return msgspec.structs.replace(answer, degraded=self.cache.trouble)
 
-    async def _page(
-        self, log: Log, request: PageRequest, caller: Caller
-    ) -> tuple[list[AuditEvent] | list[Run] | list[Retrieval], str | None]:
-        since = None if request.since is None else millis(instant(request.since, "since", request.timezone))
-        found = await self._store.read(
-            caller.scope(request).namespace,
-            log,
-            since=since,
-            after=cursors.decode(request.cursor),
-            limit=request.limit + 1,
-        )
-        if len(found) <= request.limit:
-            return found, None
-        page = found[: request.limit]
-        last = page[-1]
-        return page, cursors.encode(last.run_id if isinstance(last, Run) else last.id)
-
 
 def open_service(settings: Settings, *, embedder: bool = True) -> MemoryService:
     """The service that the settings describe; nothing is opened before `start` and the first call."""
@@ -494,38 +350,6 @@ def open_service(settings: Settings, *, embedder: bool = True) -> MemoryService:
         embedder_of(settings) if embedder else None,
         settings,
     )
-
-
-def embedder_of(settings: Settings) -> Embedder:
-    """The embedder that the settings describe; nothing is loaded before its first call."""
-    return open_embedder(
-        settings.embedder,
-        api_key=settings.embedder_key,
-        timeout=settings.embedder_timeout,
-        batch_size=settings.embedder_batch,
-        dimension=settings.embedder_dimension or None,
-        calibration=Path(settings.embedder_calibration) if settings.embedder_calibration else None,
-    )
-
-
-def _lives(status: Status | tuple[Status, ...] | None) -> bool:
-    """Whether only memories are asked for that an expiry hides; what is forgotten is listed whether expired or not."""
-    asked = status if isinstance(status, tuple) else (status,)
-    return all(one is None or one in _LIVE for one in asked)
-
-
-def _asked_in(entry: Retrieval, request: Request) -> bool:
-    """Whether a logged search was made in the narrower scope that is asked for."""
-    names = ("user_id", "agent_id", "session_id", "task_id")
-    return all(getattr(request, name) in {None, entry.request.get(name)} for name in names)
-
-
-def _whole(request: Request, caller: Caller) -> str:
-    """The namespace; what is kept for all of it cannot be told for a part."""
-    for name in ("user_id", "agent_id", "session_id", "task_id"):
-        if getattr(request, name) is not None:
-            raise InvalidInput.of(name, "this is kept for the whole namespace and cannot be narrowed")
-    return caller.scope(request).namespace
 
 
 async def _warm(embedder: Embedder) -> None:
@@ -548,46 +372,3 @@ def _question_of(request: ContextRequest) -> tuple[str, tuple[str, ...]]:
             before = tuple(turn.text[-_LONGEST_TURN:] for turn in messages[max(0, place - TURNS) : place])
             return message.text[-_LONGEST_TURN:], before
     raise InvalidInput.of("messages", "hold no message of the user to search for")
-
-
-def _phraser(settings: Settings) -> Phraser | None:
-    if settings.consolidate_wording == "extract":
-        return None
-    return open_phraser(
-        settings.judge, api_key=settings.judge_key, timeout=settings.judge_timeout, tokens=settings.judge_tokens
-    )
-
-
-def _weights(settings: Settings) -> Weights:
-    try:
-        return msgspec.json.decode(settings.ranking, type=Weights)
-    except msgspec.DecodeError as exc:
-        raise ConfigurationError(
-            f"HINDSIGHT_RANKING: {exc}", remedy='Give a JSON object such as {"alpha": 0.4}, or unset it.'
-        ) from exc
-
-
-def _reconcile(settings: Settings) -> ReconcileSettings:
-    try:
-        return msgspec.json.decode(settings.reconcile, type=ReconcileSettings)
-    except msgspec.DecodeError as exc:
-        raise ConfigurationError(
-            f"HINDSIGHT_RECONCILE: {exc}", remedy='Give a JSON object such as {"contest_at": 0.3}, or unset it.'
-        ) from exc
-
-
-def _gate(settings: Settings) -> GateSettings:
-    try:
-        parts = tuple(float(part) for part in settings.gate_weights.split(","))
-    except ValueError:
-        parts = ()
-    total = sum(parts)
-    if len(parts) != 4 or min(parts) < 0 or not 0 < total < float("inf"):
-        raise ConfigurationError(
-            f"HINDSIGHT_GATE_WEIGHTS: {settings.gate_weights!r} is not four weights of at least 0.",
-            remedy="Give four numbers, such as 0.3,0.2,0.3,0.2.",
-        )
-    return GateSettings(
-        threshold=settings.threshold,
-        weights=(parts[0] / total, parts[1] / total, parts[2] / total, parts[3] / total),
-    )

@@ -206,7 +206,7 @@ def _calibration(settings: Settings) -> Check | None:
 
 
 async def _embedder(settings: Settings) -> Check:
-    from hindsight_core.service import embedder_of
+    from hindsight_core.assembly import embedder_of
 
     try:
         embedder = embedder_of(settings)
