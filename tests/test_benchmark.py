@@ -224,6 +224,7 @@ def test_a_store_of_others_is_measured_and_holds_nothing_of_it_afterwards(
         (["{banks}"], "banks.json: banks: 2 have the name 'one'"),
         (["{mute}"], "mute.json: bank 'one', question 'q2': is empty"),
         (["{a-memory}"], "give the folder"),
+        (["{last}"], "last.json: bank 'one', document 'd1': has a date outside the years 1000 to 3000"),
         (["{set}", "{set}"], "same name"),
         (["{broken}"], "broken.json: banks[0].queries[0]"),
         (["{torn}"], "torn.json"),
@@ -233,7 +234,8 @@ def test_a_store_of_others_is_measured_and_holds_nothing_of_it_afterwards(
     ],
 )
 def test_what_is_wrong_is_named(cli: Cli, tmp_path: Path, arguments: list[str], told: str):
-    broken, twice, banks, mute = (json.loads(json.dumps(PLAIN)) for _ in range(4))
+    broken, twice, banks, mute, last = (json.loads(json.dumps(PLAIN)) for _ in range(5))
+    last["banks"][0]["docs"][0]["date"] = "9999-12-31"
     del broken["banks"][0]["queries"][0]["gold"]
     twice["banks"][0]["docs"][1]["id"] = "d1"
     banks["banks"][1]["bank"] = "one"
@@ -245,6 +247,7 @@ def test_what_is_wrong_is_named(cli: Cli, tmp_path: Path, arguments: list[str], 
         "short": put(tmp_path, "dimension = 64\n", "short.toml"),
         "twice": put(tmp_path, twice, "twice.json"),
         "banks": put(tmp_path, banks, "banks.json"),
+        "last": put(tmp_path, last, "last.json"),
         "mute": put(tmp_path, mute, "mute.json"),
         "a-memory": put(tmp_path, '{"1": {"event": "She swam."}}\n{"2": {"event": "He ran."}}\n', "a-memory.json"),
         "set": put(tmp_path, PLAIN),
@@ -478,7 +481,7 @@ def test_long_mem_eval_as_published(tmp_path: Path):
         "haystack_session_ids": ["s1", "s2"],
         "haystack_dates": ["2023/05/20 (Sat) 02:21", "2023/05/21 (Sun) 02:21"],
         "haystack_sessions": [
-            [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}],
+            [{"role": "user", "content": "Hi", "has_answer": None}, {"role": "assistant", "content": "Hello"}],
             [{"role": "user", "content": "I take bus 12.", "has_answer": True}],
         ],
         "answer_session_ids": ["s2"],

@@ -60,7 +60,7 @@ class _Plain(msgspec.Struct, frozen=True):
 class _Turn(msgspec.Struct, frozen=True):
     role: Role
     content: str
-    has_answer: bool = False
+    has_answer: bool | None = None
 
 
 class _Named(msgspec.Struct, frozen=True):

@@ -110,6 +110,7 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _UNDATED = datetime(2025, 1, 1, tzinfo=UTC)
+_FIRST_YEAR, _LAST_YEAR = 1000, 3000
 
 
 def moment(text: str) -> tuple[datetime, bool] | None:
@@ -215,7 +216,8 @@ def some(data: DataSet, choice: Choice) -> DataSet:
 def sound(data: DataSet) -> DataSet:
     """The data set with every answer of a question named once.
 
-    Raises `InvalidInput` where two banks, or two documents of a bank, have one name, and where a question is empty.
+    Raises `InvalidInput` where two banks, or two documents of a bank, have one name, where a question is empty, and
+    where a date leaves no room for the days that are added to it.
     """
     _all_different((bank.name for bank in data.banks), "banks")
     return msgspec.structs.replace(data, banks=tuple(_sound(bank) for bank in data.banks))
@@ -223,12 +225,21 @@ def sound(data: DataSet) -> DataSet:
 
 def _sound(bank: Bank) -> Bank:
     _all_different((document.id for document in bank.documents), f"bank {bank.name!r}, documents")
+    for document in bank.documents:
+        _check_date(document.at, f"bank {bank.name!r}, document {document.id!r}")
     questions: list[Question] = []
     for question in bank.questions:
+        place = f"bank {bank.name!r}, question {question.id!r}"
         if not question.text.strip():
-            raise InvalidInput.of(f"bank {bank.name!r}, question {question.id!r}", "is empty")
+            raise InvalidInput.of(place, "is empty")
+        _check_date(question.at, place)
         questions.append(msgspec.structs.replace(question, gold=tuple(dict.fromkeys(question.gold))))
     return msgspec.structs.replace(bank, questions=tuple(questions))
+
+
+def _check_date(at: datetime | None, place: str) -> None:
+    if at is not None and not _FIRST_YEAR <= at.year <= _LAST_YEAR:
+        raise InvalidInput.of(place, f"has a date outside the years {_FIRST_YEAR} to {_LAST_YEAR}")
 
 
 def _all_different(names: Iterable[str], place: str) -> None:
