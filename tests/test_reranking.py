@@ -50,6 +50,14 @@ def test_a_hit_from_the_session_of_the_best_comes_before_one_that_stands_alone()
     assert again[2].parts.relevance == pytest.approx(0.4)
 
 
+def test_a_name_says_nothing_for_a_hit_that_has_nothing_to_do_with_the_question():
+    named = "We had lunch at Bella Napoli with Tom"
+    hits = [hit("plain", 0.01), hit("named", 0.0, content=named)]
+    assert order(rerank(hits, PLAIN, only(names=0.15))) == ["plain", "named"]
+    hits = [hit("plain", 0.31), hit("named", 0.3, content=named)]
+    assert order(rerank(hits, PLAIN, only(names=0.15))) == ["named", "plain"]
+
+
 def test_the_same_session_of_another_user_is_another_session():
     hits = [
         hit("best", 0.8, session_id="s", user_id="u"),

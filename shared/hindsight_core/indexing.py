@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import math
 import re
-from datetime import date, datetime, timedelta
+from calendar import monthrange
+from collections.abc import Iterable
+from datetime import MAXYEAR, MINYEAR, UTC, date, datetime, timedelta
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from hindsight_core.caller import millis
 from hindsight_core.lexical import impacts, tokens
 from hindsight_core.models import Memory
+from hindsight_core.ranking import DAY_MS
 
 _STOPS = "。.!！~～…"
 _HAN = re.compile(r"[\u4e00-\u9fff]")
 MIX_PREVIOUS = (0.3, 0.2)
 MIX_SUMMARY = 0.5
+_FEBRUARY = 2
 # What storing a vector in half precision may add to the square of a length.
 _NOISE = 1e-4
 
@@ -77,6 +82,57 @@ def days_between(start: datetime, end: datetime, limit: int = 31) -> tuple[str, 
     if span < 1 or span > limit:
         return ()
     return tuple((start.date() + timedelta(days=i)).isoformat() for i in range(span))
+
+
+def day_spans(days: Iterable[str], now: datetime) -> tuple[tuple[int, int], ...]:
+    """The moments of these days, of both forms of `day_keys`, in the zone of `now`; half-open, in Unix milliseconds.
+
+    A year-less day is that of the last five years and of the next one. What is dated to the day has midnight UTC for
+    its moment wherever it was said, so the one of each day belongs to it and that of another does not. Empty where
+    the days begin at midnight UTC: there the keys of `IndexFields` say the same.
+    """
+    zone = now.tzinfo
+    found: list[tuple[int, int]] = []
+    apart = False
+    for day in sorted({one for key in days for one in _dates(key, now.year)}):
+        start = millis(datetime(day.year, day.month, day.day, tzinfo=zone))
+        following = day + timedelta(days=1)
+        end = millis(datetime(following.year, following.month, following.day, tzinfo=zone))
+        midnight = millis(datetime(day.year, day.month, day.day, tzinfo=UTC))
+        apart = apart or start != midnight
+        pieces = [(start, end)]
+        for other in (midnight - DAY_MS, midnight + DAY_MS):
+            pieces = [part for piece in pieces for part in _without(piece, other)]
+        if not start <= midnight < end:
+            pieces.append((midnight, midnight + 1))
+        found.extend(pieces)
+    return _joined(found) if apart else ()
+
+
+def _dates(key: str, year: int) -> list[date]:
+    if len(key) > len("MM-DD"):
+        named = date.fromisoformat(key)
+        return [named] if MINYEAR < named.year < MAXYEAR else []
+    month, day = map(int, key.split("-"))
+    return [date(y, month, day) for y in range(year - 5, year + 2) if month != _FEBRUARY or day <= monthrange(y, 2)[1]]
+
+
+def _without(piece: tuple[int, int], moment: int) -> list[tuple[int, int]]:
+    start, end = piece
+    if not start <= moment < end:
+        return [piece]
+    return [part for part in ((start, moment), (moment + 1, end)) if part[0] < part[1]]
+
+
+def _joined(spans: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    """The same moments in as few spans as can be."""
+    joined: list[tuple[int, int]] = []
+    for start, end in sorted(spans):
+        if joined and start <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
+        else:
+            joined.append((start, end))
+    return tuple(joined)
 
 
 def mix(

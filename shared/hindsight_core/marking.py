@@ -36,18 +36,29 @@ async def challengers_of(
 
 
 def beneath(
-    hits: Sequence[Ranked], challengers: Mapping[str, Memory], present: datetime, *, as_it_was: bool
+    hits: Sequence[Ranked],
+    challengers: Mapping[str, Memory],
+    present: datetime,
+    *,
+    as_it_was: bool,
+    then: tuple[datetime, datetime] | None = None,
 ) -> dict[str, tuple[str, ...]]:
     """By the id of a hit, the ids that it must not stand before.
 
     What is contested stands beneath what contests it most. But where a question asks for what was (`as_it_was`), it
-    does not, and what holds at `present` stands beneath what it replaced.
+    does not, and what holds at `present` stands beneath what it replaced. Where it names a time that is over (`then`,
+    half-open), what had not begun by its end stands beneath what it replaced or contests, and what had ended before
+    it beneath what replaced it.
     """
     found: dict[str, tuple[str, ...]] = {}
     if not as_it_was:
+        if then is not None:
+            found = _at_that_time(hits, challengers, then)
         for hit in hits:
             if (link := _doubt(hit.memory, challengers, present)) is not None:
-                found[hit.memory.id] = (challengers[link.id].id,)
+                contesting = challengers[link.id].id
+                if hit.memory.id not in found.get(contesting, ()):
+                    found[hit.memory.id] = (*found.get(hit.memory.id, ()), contesting)
         return found
     holding = {
         hit.memory.id
@@ -60,6 +71,24 @@ def beneath(
         newer = hit.memory.superseded_by
         if newer in holding and not _lasts(hit.memory, present):
             found[newer] = (*found.get(newer, ()), hit.memory.id)
+    return found
+
+
+def _at_that_time(
+    hits: Sequence[Ranked], challengers: Mapping[str, Memory], then: tuple[datetime, datetime]
+) -> dict[str, tuple[str, ...]]:
+    start, end = then
+    known = {hit.memory.id: hit.memory for hit in hits}
+    found: dict[str, tuple[str, ...]] = {}
+    for memory in known.values():
+        link = _strongest(memory, challengers)
+        newer = known.get(memory.superseded_by or (challengers[link.id].id if link is not None else ""))
+        if newer is None:
+            continue
+        if newer.valid_from >= end:
+            found[newer.id] = (*found.get(newer.id, ()), memory.id)
+        elif memory.valid_to is not None and memory.valid_to <= start:
+            found[memory.id] = (*found.get(memory.id, ()), newer.id)
     return found
 
 

@@ -25,6 +25,15 @@ def asks_what_happened(text: str) -> bool:
     return any(lower_case("past", each)["happened"].search(plain) for each in languages_of(text))
 
 
+def asks_for_last(text: str) -> int:
+    """1 where a text asks for the last of what has happened more than once (latest, 上次), -1 for the first, else 0."""
+    plain = text.replace("’", "'").lower()
+    cues = [lower_case("past", each) for each in languages_of(text)]
+    if any(each["latest"].search(plain) for each in cues):
+        return 1
+    return -1 if any(each["earliest"].search(plain) for each in cues) else 0
+
+
 def _asks(text: str, language: Language) -> bool:
     cues = lower_case("past", language)
     plain = cues["otherwise"].sub(lambda match: "\x00" * len(match[0]), text.replace("’", "'").lower())

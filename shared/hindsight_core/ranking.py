@@ -48,12 +48,16 @@ class Lexical(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Weight(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """A constant for every memory whose `field` holds one of `values`."""
+    """A constant for every memory whose `field` holds one of `values`, or whose moment lies in one of `spans`.
+
+    `spans` are half-open and in Unix milliseconds; a memory that is dated only to the month or year has no moment.
+    """
 
     name: str
     field: Literal["speaker", "days", "question", "memory_type"]
     values: tuple[str, ...]
     weight: float
+    spans: tuple[tuple[int, int], ...] = ()
 
 
 class Decay(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -121,6 +125,7 @@ class Weights(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     remark: Evident = -0.08
     names: Evident = 0.15
     substance: Evident = 0.20
+    last: Evident = 0.25
     replaced: Evident = 0.50
     inherited: Evident = 1.0
     half_lives: dict[MemoryType, Annotated[float, Meta(ge=0, le=36_500)]] = {}
@@ -158,12 +163,13 @@ def formula(
     intent: str | None = None,
     speakers: tuple[str, ...] = (),
     days: tuple[str, ...] = (),
+    spans: tuple[tuple[int, int], ...] = (),
     decays: bool = True,
 ) -> Formula:
     """The formula of one search: the weights, what its question names, and the caller's profile and intent.
 
-    `calibration` is (lo, hi) of the embedder; `speakers` and `days` are in the form of `IndexFields`. Without `decays`
-    only a memory's own half-life counts, none of its type or the profile.
+    `calibration` is (lo, hi) of the embedder; `speakers` and `days` are in the form of `IndexFields`, `spans` in
+    that of `Weight`. Without `decays` only a memory's own half-life counts, none of its type or the profile.
     """
     relevance: list[Similarity | Lexical | Weight] = [
         Similarity(weight=weights.alpha, lo=calibration[0], hi=calibration[1]),
@@ -171,8 +177,8 @@ def formula(
     ]
     if speakers:
         relevance.append(Weight(name="speaker", field="speaker", values=speakers, weight=weights.speaker))
-    if days:
-        relevance.append(Weight(name="date", field="days", values=days, weight=weights.date))
+    if days or spans:
+        relevance.append(Weight(name="date", field="days", values=days, spans=spans, weight=weights.date))
     relevance.append(Weight(name="question", field="question", values=("1",), weight=weights.question))
     half_lives = dict(PROFILES[profile])
     half_lives.update((name, half_life or None) for name, half_life in weights.half_lives.items())

@@ -15,10 +15,11 @@ than in the score, and recency less, so that neither being new nor being sure ou
                + asked_amount · (tells a number, where a number is asked for)
                + asked_where · (tells a place, where a place is asked for)
                + window · (was said in the range of time that the question names, where that is too long for days)
+               + last · (how late among the hits that fit well, where the last one is asked for; how early, the first)
                + part · (was said by the user or the assistant, whom the question calls so)
                + own · (speaks of its speaker, whom the question is about)
                + remark · (is said to whom the question is about, by another)
-               + names · (calls things by their names, where something is asked)
+               + names · (calls things by their names, where something is asked), as far as relevance reaches 0.2
                + substance · min(1, ln(1 + its bytes) / ln(200))
                + replaced · (how sure it is that it has been replaced, where the question asks for what was)
                + inherited · (by how much what replaced it is more relevant, where the question asks for what was)
@@ -69,6 +70,7 @@ EVIDENCE = (
     "asked_amount",
     "asked_where",
     "window",
+    "last",
     "part",
     "own",
     "remark",
@@ -82,7 +84,7 @@ EVIDENCE = (
 _AT = {name: at for at, name in enumerate(EVIDENCE)}
 _SESSION, _SESSION_WORDS, _WORDS = _AT["session"], _AT["session_words"], _AT["words"]
 _NEXT_TURN, _REPLY, _WINDOW = _AT["next_turn"], _AT["reply"], _AT["window"]
-_PART, _OWN, _REMARK = _AT["part"], _AT["own"], _AT["remark"]
+_LAST, _PART, _OWN, _REMARK, _NAMES = _AT["last"], _AT["part"], _AT["own"], _AT["remark"], _AT["names"]
 _REPLACED, _INHERITED = _AT["replaced"], _AT["inherited"]
 
 WEIGHTS = ("contrast", "fade", *EVIDENCE)
@@ -91,6 +93,10 @@ WEIGHTS = ("contrast", "fade", *EVIDENCE)
 _Session: TypeAlias = tuple[str | None, ...]
 _Turn: TypeAlias = tuple[_Session, str]
 _LONG = math.log(200.0)
+# The relevance from which on names count in full.
+_TO_THE_POINT = 0.2
+# Which hits are alike enough to be asked for the last of, as a share of the best relevance.
+_ALIKE = 0.6
 
 
 def compares(weights: Weights) -> bool:
@@ -128,7 +134,6 @@ class Comparison:
                 ("asked_when", question.when, tells_when),
                 ("asked_amount", question.amount, tells_a_number),
                 ("asked_where", question.place, tells_where),
-                ("names", bool(question.words), names_something),
                 ("substance", True, _substance),
             )
             if wanted
@@ -137,6 +142,7 @@ class Comparison:
         self._before: dict[_Turn, float] = {}
         self._after: dict[_Turn, float] = {}
         self._said: dict[_Session, int] = {}
+        self._late: dict[str, float] = {}
         self._replaced = replaced or {}
         newer = {newer for newer, _ in self._replaced.values()}
         self._supports = {hit.memory.id: self.support(hit) for hit in ranked if hit.memory.id in newer}
@@ -157,6 +163,8 @@ class Comparison:
                 if relevance > self._after.get(turn, 0.0):
                     self._after[turn] = relevance
             self._said[session] = self._said.get(session, 0) | self._coverage.held(memory.content)
+        if question.last:
+            self._late = _lateness(best, question.last)
 
     def order(
         self,
@@ -205,6 +213,9 @@ class Comparison:
         question, memory, coverage = self._question, hit.memory, self._coverage
         session, content, before = _session(memory), memory.content, memory.context
         found: list[tuple[int, float]] = [(at, tells(content)) for at, tells in self._asked]
+        # A name that has nothing to do with the question says nothing for a hit.
+        if question.words and (share := min(1.0, hit.parts.relevance / _TO_THE_POINT)) > 0.0:
+            found.append((_NAMES, share * names_something(content)))
         if best := self._best.get(session):
             found.append((_SESSION, best))
         if said := self._said.get(session, 0) | (held := coverage.held(content)):
@@ -220,6 +231,8 @@ class Comparison:
             found.append((_NEXT_TURN, after))
         if question.window is not None and _within(memory, question):
             found.append((_WINDOW, 1.0))
+        if (late := self._late.get(memory.id)) is not None:
+            found.append((_LAST, late))
         if self._concerned:
             if memory.source in question.parts:
                 found.append((_PART, 1.0))
@@ -263,10 +276,22 @@ class Comparison:
 
 def _within(memory: Memory, question: Question) -> bool:
     window = question.window
-    if window is None or question.days or memory.observed_at is None:
+    if window is None or question.days or question.spans or memory.observed_at is None:
         return False
     at = memory.observed_at
     return (window.start is None or window.start <= at) and (window.end is None or at < window.end)
+
+
+def _lateness(hits: Sequence[Ranked], last: int) -> dict[str, float]:
+    """By id, in [0, 1], where a memory stands in time among those that are about as relevant as the best; 1 is last.
+
+    With `last` below 0, 1 is first. What has no date has no place.
+    """
+    least = _ALIKE * max(hit.parts.relevance for hit in hits)
+    dated = [(hit.memory.observed_at, hit.memory.id) for hit in hits if hit.parts.relevance >= least]
+    order = sorted(((at, one) for at, one in dated if at is not None), reverse=last < 0)
+    steps = {at: step for step, at in enumerate(dict.fromkeys(at for at, _ in order))}
+    return {one: steps[at] / max(1, len(steps) - 1) for at, one in order}
 
 
 _asks = kept(4096)(asks)

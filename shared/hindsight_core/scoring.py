@@ -229,7 +229,10 @@ def holds(signal: Weight, memory: Memory, index: IndexFields) -> bool:
         case "speaker":
             return index.speaker in signal.values
         case "days":
-            return any(day in signal.values for day in index.days)
+            if any(day in signal.values for day in index.days):
+                return True
+            at = moment(memory)
+            return any(start <= at < end for start, end in signal.spans)
         case "question":
             return str(int(index.question)) in signal.values
         case "memory_type":

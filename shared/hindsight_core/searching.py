@@ -126,6 +126,7 @@ class Searcher:
                 intent=intent,
                 speakers=question.speakers,
                 days=question.days,
+                spans=question.spans,
                 decays=question.decays or aging,
             ),
             scope=scope_where(scope),
@@ -157,7 +158,7 @@ class Searcher:
         found = [hit for hit in found if hit.score >= request.min_score]
         ordered = comparison.order(
             found,
-            beneath(found, challengers, present, as_it_was=question.changed),
+            beneath(found, challengers, present, as_it_was=question.changed, then=question.then),
             request.top_k if self._unsettled == "both" else None,
         )
         notes, past = notes_for(request.query), question.past or as_of is not None

@@ -89,9 +89,10 @@ def hits_summary(answer: SearchResponse) -> Text:
     if counts.below_min_score:
         said.append(f"{counts.below_min_score} below the minimum score")
     if counts.filtered:
-        said.append(f"{counts.filtered} filtered out")
+        by = ", ".join(f"{name} {count}" for name, count in counts.filtered_by.items())
+        said.append(f"{counts.filtered} filtered out" + (f" ({by})" if by else ""))
     if answer.query.time_range is not None:
-        said.append(f"read “{answer.query.time_range.text}” as a time")
+        said.append(f"read “{answer.query.time_range.text}” as a time, preferred")
     if answer.degraded:
         said.append(answer.degraded)
     said.append(f"{answer.took_ms:.0f} ms")

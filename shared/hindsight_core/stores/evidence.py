@@ -55,7 +55,11 @@ def _holding(resident: Resident, signal: Weight) -> Mask:
         case "speaker":
             return resident.holding([speaker_label(value) for value in signal.values])
         case "days":
-            return resident.holding([day_label(value) for value in signal.values])
+            held = resident.holding([day_label(value) for value in signal.values])
+            moment = resident["moment"]
+            for start, end in signal.spans:
+                held |= (moment >= start) & (moment < end)
+            return held
         case "question":
             asks = resident["question"]
             if signal.values == ("1",):

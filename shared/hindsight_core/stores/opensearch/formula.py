@@ -104,7 +104,7 @@ def promising(question: Question, cosines: Cosines | None, ids: Sequence[str], t
             case Lexical():
                 found.extend(_holding(field, term) for field in ("text", "context") for term in terms)
             case Weight() if signal.field == "days" and signal.weight > 0:
-                found.append({"terms": {signal.field: list(signal.values)}})
+                found.extend(_held(signal))
             case Similarity() | Weight():
                 pass
             case _:
@@ -215,9 +215,17 @@ def _holding(field: str, term: str, *, boost: float = 1.0) -> Json:
 
 
 def _constant(signal: Weight) -> Json:
-    held: Json = {"terms": {signal.field: list(signal.values)}}
-    query = held if signal.weight > 0 else {"bool": {"must_not": [held]}}
+    held = _held(signal)
+    query: Json = {"bool": {"must_not": held}} if signal.weight < 0 else held[0]
+    if signal.weight > 0 and len(held) > 1:
+        query = {"bool": {"should": held}}
     return {"constant_score": {"filter": query, "boost": abs(signal.weight)}}
+
+
+def _held(signal: Weight) -> list[Json]:
+    """The conditions of which a memory that a weight applies to satisfies at least one."""
+    values: list[Json] = [{"terms": {signal.field: list(signal.values)}}] if signal.values else []
+    return values + [{"range": {"moment": {"gte": start, "lt": end}}} for start, end in signal.spans]
 
 
 def _lift(signals: Sequence[object]) -> float:
