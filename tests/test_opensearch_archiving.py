@@ -34,6 +34,7 @@ class Watched(Connection):
         super().__init__(parse(url))
         self.sent: list[tuple[str, bytes]] = []
         self.writing = self.at_once = 0
+        self.before_counts: Callable[[], Awaitable[object]] | None = None
         self.arrived = asyncio.Event()
         self.let_go = asyncio.Event()
         self.let_go.set()
@@ -44,6 +45,9 @@ class Watched(Connection):
         if path == "/_bulk" and b'-memories"' in written:
             self.arrived.set()
             await self.let_go.wait()
+        if path == "/_msearch" and self.before_counts is not None:
+            happens, self.before_counts = self.before_counts, None
+            await happens()
         self.writing += path == "/_bulk"
         self.at_once = max(self.at_once, self.writing)
         try:
@@ -202,6 +206,20 @@ async def test_what_another_process_archives_changes_counts_and_neither_terms_no
         sent = b"".join(body for _, body in watched.took())
         assert b'"moment"' not in sent
         assert b"'aggs'" not in sent
+
+
+async def test_no_count_is_below_what_was_found_when_more_is_archived_before_it_is_counted(opened: Open) -> None:
+    (writer, _), (reader, watched) = await opened(), await opened("?exact_below=0")
+    await writer.commit(NAMESPACE, puts(HOME, PET))
+    query = search(["violin"], unit(1), scope=ACTIVE)
+    for _ in range(3):
+        await reader.rank(NAMESPACE, query)
+    await writer.commit(NAMESPACE, puts(archived(HOME), run_id="second"))
+    watched.before_counts = lambda: writer.commit(NAMESPACE, puts(archived(PET), run_id="third"))
+    page = await reader.rank(NAMESPACE, query)
+    assert watched.before_counts is None
+    assert [hit.memory.id for hit in page.hits] == ["pet"]
+    assert page.in_scope >= page.eligible >= 1
 
 
 @pytest.mark.parametrize("at_once", [5, 15, 130])

@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import numpy as np
-from msgspec.structs import replace
 
 from hindsight_core.errors import ConfigurationError
 from hindsight_core.loops import both
@@ -134,7 +133,7 @@ class Search:
         survey = self._surveys.recounted(namespace, state, query, survey, answers)
         if survey.gone > SPARE:
             return await self.rank(namespace, state, query)
-        return replace(page, in_scope=survey.in_scope, eligible=survey.eligible)
+        return _counted(page.hits, survey)
 
     async def _exact(
         self, namespace: str, query: Query, question: Question, scope: Sequence[Json], lowest: float | None
@@ -182,13 +181,7 @@ class Search:
             survey = self._surveys.recounted(namespace, state, query, survey, answers)
             if survey.gone > SPARE:
                 return await self.found(namespace, state, query)
-        page = RankedPage(
-            hits=await self._ranked(namespace, query, question, answer),
-            in_scope=survey.in_scope,
-            eligible=survey.eligible,
-            below=0,
-        )
-        return page, survey
+        return _counted(await self._ranked(namespace, query, question, answer), survey), survey
 
     async def neighbours(
         self, namespace: str, state: State, vectors: Sequence[Vector], where: Where, limit: int
@@ -257,6 +250,12 @@ class Search:
             )
             for hit, kept, counter in found
         )
+
+
+def _counted(hits: tuple[Ranked, ...], survey: Survey) -> RankedPage:
+    """The page with its counts; what was just found counts, though it be gone by now."""
+    eligible = max(len(hits), survey.eligible)
+    return RankedPage(hits=hits, in_scope=max(eligible, survey.in_scope), eligible=eligible, below=0)
 
 
 def _page(query: Query, question: Question, of: Json) -> Json:
