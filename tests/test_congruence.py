@@ -25,9 +25,6 @@ from hindsight_core.lexical import tokens
 from hindsight_core.ranking import INTENTS, Weights, formula
 from hindsight_core.stores import Access, ChangeSet, MemoryStore, Query, RankedPage, Record, Where, open_store
 from hindsight_core.stores.opensearch import OpenSearchStore
-from hindsight_core.stores.opensearch import search as opensearch_search
-from hindsight_core.stores.opensearch.connection import Json
-from hindsight_core.stores.opensearch.survey import ids_of as opensearch_ids_of
 from opensearch_place import OpenSearchPlace
 from samples import (
     DAY,
@@ -333,28 +330,6 @@ async def test_the_best_of_many_are_those_of_all(filled: tuple[str, str], seed: 
         near, nearly = [await store.neighbours(NAMESPACE, vectors, EVERYTHING, 8) for store in (exact, approximate)]
         for one, other in zip(near, nearly, strict=True):
             assert len({n.record.memory.id for n in one} & {n.record.memory.id for n in other}) >= 7
-
-
-async def test_a_page_is_the_same_whether_the_nearest_were_looked_for_ahead_or_with_it(
-    filled: tuple[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """They are looked for ahead while terms are counted that were not asked for before."""
-    ahead: list[list[str]] = []
-
-    def ids_of(answer: Json) -> list[str]:
-        ahead.append(opensearch_ids_of(answer))
-        return ahead[-1]
-
-    monkeypatch.setattr(opensearch_search, "ids_of", ids_of)
-    async with AsyncExitStack() as stack:
-        (store,) = await _open(stack, f"{filled[1]}&exact_below=100")
-        for number, word in enumerate(WORDS[:6]):
-            query = search(tokens(word), unit(number, DIMENSION))
-            first = await store.rank(NAMESPACE, query)
-            assert (len(ahead), len(ahead[-1]) if ahead else 100) == (number, 100)
-            assert await store.rank(NAMESPACE, query) == first
-            assert len(first.hits) == 10
-        assert len(ahead) == 5
 
 
 async def test_neighbours_are_the_same(pair: Pair) -> None:

@@ -53,11 +53,6 @@ class Frequencies:
         rarest = sorted(found, key=lambda term: found[term])[:_AT_MOST]
         return {term: idf(known.documents, found[term]) for term in rarest}
 
-    def knows(self, namespace: str, footing: int, terms: Sequence[str]) -> bool:
-        """Whether the weights of these terms need no request."""
-        known = self._known.get(namespace)
-        return known is not None and known.footing == footing and all(term in known.containing for term in terms)
-
     async def ahead(self, namespace: str, terms: Sequence[str]) -> None:
         """Count what is not known yet while it is still being asked whether the namespace has changed."""
         known = self._known.get(namespace)

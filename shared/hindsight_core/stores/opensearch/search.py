@@ -46,7 +46,7 @@ from hindsight_core.stores.opensearch.frequencies import Frequencies
 from hindsight_core.stores.opensearch.heads import State
 from hindsight_core.stores.opensearch.hits import found_in
 from hindsight_core.stores.opensearch.indices import Indices
-from hindsight_core.stores.opensearch.survey import IDS, SPARE, Survey, Surveys, counting, ids_of, total
+from hindsight_core.stores.opensearch.survey import SPARE, Survey, Surveys, counting, total
 
 # Among random memories, the hardest case, these find the exact best: the nearest, no fewer than hits (many more where
 # there are no words to find others by), and who holds one of the rarest terms, as long as they are not more than so
@@ -90,34 +90,25 @@ class Search:
         """The page, and the survey that its counts are from; None where they were taken with it."""
         scope = filters(namespace, query.scope, rankable=True)
         where = filters(namespace, query.where, rankable=True)
-        vector = await self._comparable(query.vector)
         weighing = self._frequencies.weights(namespace, state.footing, query.terms)
         survey: Survey | None = None
-        near: list[str] | None = None
         if not self.surveys(state):
             weights = await weighing
         else:
-            weights, (survey, near) = await both(weighing, self._surveyed(namespace, state, query, vector, where))
-        question = Question(formula=query.formula, vector=vector, weights=weights, where=where, now=query.now)
+            weights, survey = await both(weighing, self._surveys.of(namespace, state, query))
+        question = Question(
+            formula=query.formula,
+            vector=await self._comparable(query.vector),
+            weights=weights,
+            where=where,
+            now=query.now,
+        )
         lowest = query.min_score - _ROUNDING
         bounded = lowest > -question.lift
         aimless = question.vector is None and not question.weights
         if survey is None or survey.eligible <= self._options.exact_below or bounded or aimless:
             return await self._exact(namespace, query, question, scope, lowest if bounded else None), None
-        return await self._approximate(namespace, state, query, question, survey, near)
-
-    async def _surveyed(
-        self, namespace: str, state: State, query: Query, vector: Vector | None, where: Sequence[Json]
-    ) -> tuple[Survey, list[str] | None]:
-        """The survey, and the ids of the nearest if terms have yet to be counted, which takes as long."""
-        survey = await self._surveys.of(namespace, state, query)
-        counted = self._frequencies.knows(namespace, state.footing, query.terms)
-        if counted or vector is None or survey.eligible <= self._options.exact_below:
-            return survey, None
-        k = max(_NEAREST, query.limit)
-        cosines = nearest("mixed", vector, k, where, self._options.ef_search)
-        answer = await self._indices.search("memories", namespace, {"query": cosines.query, "size": k, **IDS})
-        return survey, ids_of(answer)
+        return await self._approximate(namespace, state, query, question, survey)
 
     async def still(
         self, namespace: str, state: State, query: Query, found: tuple[RankedPage, Survey | None]
@@ -155,24 +146,20 @@ class Search:
         )
 
     async def _approximate(
-        self,
-        namespace: str,
-        state: State,
-        query: Query,
-        question: Question,
-        survey: Survey,
-        near: Sequence[str] | None,
+        self, namespace: str, state: State, query: Query, question: Question, survey: Survey
     ) -> tuple[RankedPage, Survey | None]:
-        """`near` are the ids of the nearest where they are known."""
         cosines: Cosines | None = None
-        ids = survey.promising
-        if near is not None and question.weights:
-            ids = [*ids, *near]
-        elif question.vector is not None:
+        if question.vector is not None:
             k = max(_NEAREST, query.limit) if question.weights else _NEAREST_ALONE
             cosines = nearest("mixed", question.vector, k, question.where, self._options.ef_search)
-        among = promising(question, cosines, ids, _telling(question, survey.in_scope, query.limit))
-        body = _page(query, question, scored(question, among))
+        body = _page(
+            query,
+            question,
+            scored(
+                question,
+                promising(question, cosines, survey.promising, _telling(question, survey.in_scope, query.limit)),
+            ),
+        )
         if survey.version == state.version:
             answer = await self._indices.search("memories", namespace, body)
         else:

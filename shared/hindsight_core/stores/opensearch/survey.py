@@ -28,7 +28,7 @@ _KEPT = 256
 # The conditions that time alone may turn.
 _INSTANTS = [name for name in Where.__struct_fields__ if name.endswith("_at")]
 _BOUNDARIES = ("valid_from", "valid_to", "expires_at")
-IDS: Json = {"stored_fields": "_none_", "docvalue_fields": ["id"], "track_total_hits": False}
+_IDS: Json = {"stored_fields": "_none_", "docvalue_fields": ["id"], "track_total_hits": False}
 
 _Key: TypeAlias = tuple[str, int, bytes]
 
@@ -104,18 +104,18 @@ class Surveys:
                 _turning(filters(namespace, Where(), rankable=True), min(instants, default=0)),
                 counting(scope),
                 counting(where),
-                {"query": held, "size": RECENT + SPARE, "sort": [{"moment": "desc"}], **IDS},
-                {"query": held, "size": RECENT + SPARE, "sort": [{"confidence": "desc"}, {"moment": "desc"}], **IDS},
+                {"query": held, "size": RECENT + SPARE, "sort": [{"moment": "desc"}], **_IDS},
+                {"query": held, "size": RECENT + SPARE, "sort": [{"confidence": "desc"}, {"moment": "desc"}], **_IDS},
                 {
                     "query": steady,
                     "size": query.limit + SPARE,
                     "sort": [{"confidence": "desc"}, {"id": "desc"}],
-                    **IDS,
+                    **_IDS,
                 },
             ],
         )
         in_scope, eligible, *promising = others
-        ids = {memory_id for answer in promising for memory_id in ids_of(answer)}
+        ids = {hit["fields"]["id"][0] for answer in promising for hit in answer["hits"]["hits"]}
         ends = [turning["aggregations"][name]["next"]["value"] for name in _BOUNDARIES]
         until = min((end for end in ends if end is not None), default=float("inf")) if instants else float("inf")
         # Each of these searches may see another moment.
@@ -134,11 +134,6 @@ def footing(state: State, query: Query) -> int:
 def counting(conditions: Sequence[Json]) -> Json:
     """A search that counts, beside the others: an aggregation over what another one leaves out reads all tenants."""
     return {"query": {"bool": {"filter": list(conditions)}}, "size": 0, "track_total_hits": True}
-
-
-def ids_of(answer: Json) -> list[str]:
-    """The ids that a search found which asks for `IDS`."""
-    return [hit["fields"]["id"][0] for hit in answer["hits"]["hits"]]
 
 
 def total(answer: Json) -> int:
