@@ -185,6 +185,7 @@ def test_every_port_is_published_on_this_machine_only_and_by_the_variable_of_the
 def test_every_service_has_a_memory_limit_and_waits_for_healthy_ones():
     for name, service in SERVICES.items():
         assert re.fullmatch(r"\d+[mg]", service["mem_limit"]), name
+        assert service["healthcheck"]["test"][0] == "CMD", name
         for needed, condition in service.get("depends_on", {}).items():
             assert condition == {"condition": "service_healthy"}
             assert "healthcheck" in SERVICES[needed], needed

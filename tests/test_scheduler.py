@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -187,6 +188,34 @@ def test_the_scheduler_gives_way_to_other_processes():
     code = "import os; from hindsight_scheduler.__main__ import give_way; give_way(); print(os.nice(0))"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert int(told.stdout) >= min(19, os.nice(0) + 10)
+
+
+def test_a_scheduler_gives_signs_of_life_until_it_is_stopped(tmp_path: Path):
+    url = f"sqlite:///{tmp_path / 'h.db'}"
+    fleet = Fleet(url, TMPDIR=str(tmp_path))
+
+    def told() -> tuple[int, str]:
+        command = [sys.executable, "-m", "hindsight_scheduler.heartbeat"]
+        asked = subprocess.run(command, env=os.environ | {"TMPDIR": str(tmp_path)}, capture_output=True, text=True)
+        return asked.returncode, asked.stderr
+
+    assert told() == (1, "hindsight-scheduler: none has given a sign of life, or it was stopped\n")
+    process = fleet.start()
+    until = time.monotonic() + PATIENCE
+    while not (signs := list(tmp_path.glob("hindsight-scheduler-*.alive"))):
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    assert told() == (0, "")
+    process.send_signal(signal.SIGSTOP)
+    os.utime(signs[0], (time.time() - 100,) * 2)
+    code, why = told()
+    assert code == 1
+    assert why.startswith("hindsight-scheduler: no sign of life for 10")
+    process.send_signal(signal.SIGCONT)
+    process.terminate()
+    assert process.wait(PATIENCE) == 0
+    assert not signs[0].exists()
+    fleet.end()
 
 
 async def test_a_slot_is_taken_once_taken_over_when_it_lapsed_and_never_run_again(opened: OpenStore):

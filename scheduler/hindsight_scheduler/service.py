@@ -23,6 +23,7 @@ from hindsight_core.requests import Policy
 from hindsight_core.service import MemoryService
 from hindsight_core.stores import open_store
 from hindsight_scheduler.clock import now
+from hindsight_scheduler.heartbeat import beating
 from hindsight_scheduler.runner import Runner
 from hindsight_scheduler.schedules import schedules
 from hindsight_scheduler.sweeper import InProcess, OverHttp
@@ -42,7 +43,7 @@ async def serve(settings: Settings) -> None:
     triggers = schedules(settings.schedules)
     # A slot that passes while the one before is under way is missed, which is as it should be and nothing to tell.
     logging.getLogger("apscheduler").setLevel(logging.ERROR)
-    async with _runner(settings) as runner, _stopping(runner) as stopped:
+    async with _runner(settings) as runner, _stopping(runner) as stopped, beating():
         executor = _Slots(runner)
         scheduler = AsyncIOScheduler(
             timezone=UTC,

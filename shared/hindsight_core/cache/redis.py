@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import ssl
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
@@ -320,14 +321,20 @@ def _why(exc: Exception, timeout: float) -> str:
             return "refuses user or password"
         case TimeoutError() | NoAnswer():
             return f"did not answer within {timeout:g} s"
-        case _ if number := _errno(exc):
-            return f"cannot be reached ({os.strerror(number)})"
         case _:
-            return f"cannot be used ({str(exc).rstrip('.') or type(exc).__name__})"
+            beneath = _of_the_system(exc)
+    if isinstance(beneath, ssl.SSLCertVerificationError):
+        why = beneath.verify_message.rstrip(".")
+        return f"shows a certificate that is not trusted ({why}; `?ssl_ca_certs=FILE` names its authority)"
+    if isinstance(beneath, ssl.SSLError):
+        return f"does not speak TLS as it should ({beneath.reason})"
+    if beneath is not None and beneath.errno:
+        return f"cannot be reached ({os.strerror(beneath.errno)})"
+    return f"cannot be used ({str(exc).rstrip('.') or type(exc).__name__})"
 
 
-def _errno(exc: BaseException | None) -> int | None:
-    """The number of the system's error that lies beneath."""
+def _of_the_system(exc: BaseException | None) -> OSError | None:
+    """The system's error that lies beneath."""
     while exc is not None and not (isinstance(exc, OSError) and exc.errno):
         exc = exc.__cause__ or exc.__context__
-    return None if exc is None else exc.errno
+    return exc
