@@ -12,7 +12,12 @@ from hindsight_core.answers import asks_how_many, asks_when, parts_named, speaks
 def test_questions_for_a_time_and_memories_that_tell_one():
     assert asks_when("When did Ann move?")
     assert asks_when("我们几号签的合同？")
+    assert asks_when("Could you remind me again when the lease ends?")
+    assert asks_when("When, roughly, did I move?")
     assert not asks_when("What did Ann move?")
+    assert not asks_when("What do I drink when I'm stressed?")
+    assert not asks_when("When I'm stressed, what do I drink?")
+    assert not asks_how_many("前几天我说的那本书")
     assert not asks_when("我们签了什么？")
     assert tells_when("She moved last Friday.")
     assert tells_when("上周五签的。")

@@ -21,6 +21,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
+from hindsight_core.indexing import MOST_SPANS
 from hindsight_core.lexical import tokens
 from hindsight_core.ranking import INTENTS, Weights, formula
 from hindsight_core.stores import Access, ChangeSet, MemoryStore, Query, RankedPage, Record, Where, open_store
@@ -48,6 +49,8 @@ from samples import (
 COUNT = 3000
 DIMENSION = 32
 EXACT, LEXICAL = 1e-4, 2e-3
+# As many as a question may ask for.
+MONTH = tuple((START_MS + 2 * n * DAY_MS, START_MS + (2 * n + 1) * DAY_MS) for n in range(MOST_SPANS))
 
 
 class Pair(NamedTuple):
@@ -141,6 +144,7 @@ def random_query(rng: random.Random, *, lexical: bool) -> Query:
             intent=rng.choice([None, *sorted(INTENTS)]),
             speakers=rng.choice([(), ("ann",), ("ann", "李雷")]),
             days=rng.choice([(), ("05-01", "2024-04-20")]),
+            spans=rng.choice([(), ((START_MS, START_MS + 3 * DAY_MS), (START_MS + 5 * DAY_MS, START_MS + 9 * DAY_MS))]),
         ),
         now=START_MS + rng.randint(-20, 60) * DAY_MS + rng.randint(0, DAY_MS),
         limit=rng.choice([1, 10, 10, 100]),
@@ -249,7 +253,9 @@ async def test_a_long_question_with_every_filter_is_the_same_in_both(
         alive_at=START_MS + DAY_MS,
         ids=tuple(f"{n:03}" for n in range(200)),
     )
-    by = formula(calibration=(0.0, 0.6), weights=Weights(), speakers=("ann",), days=("05-01", "2024-05-01"))
+    by = formula(
+        calibration=(0.0, 0.6), weights=Weights(), speakers=("ann",), days=("05-01", "2024-05-01"), spans=MONTH
+    )
     url = opensearch_place.store_url
     async with AsyncExitStack() as stack:
         stores = await _open(stack, f"sqlite:///{tmp_path / 'long.db'}", url, f"{url}?exact_below=0")

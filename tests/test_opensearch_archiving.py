@@ -128,6 +128,8 @@ async def test_a_search_goes_on_beside_a_change_that_only_archives(opened: Open)
         page = await reader.rank(NAMESPACE, search(["live"], unit(1), where=ACTIVE))
         assert {hit.memory.id for hit in page.hits} == {"home", "pet"}
         assert (await reader.head(NAMESPACE, waiting=False)).sequence == 1
+        (pet,) = await reader.get(NAMESPACE, ["pet"], waiting=False)
+        assert pet.memory.id == "pet"
     assert not [path for path, _ in watched.took() if path == "/_bulk"]
     planning = asyncio.create_task(reader.head(NAMESPACE))
     held.let_go.set()

@@ -505,3 +505,8 @@ def test_order_is_unclear_within_the_precision() -> None:
     assert order_of(new("y"), old("x")) == "newer"
     assert order_of(old("x"), new("y")) == "older"
     assert order_of(old("x"), old("y")) == "newer"
+
+
+@pytest.mark.parametrize("name", ["supersede_at", "contest_at", "contest_among_at", "duplicate_at", "refine_at"])
+def test_no_threshold_lies_below_what_is_put_to_the_model(name: str):
+    assert ReconcileSettings(**{name: 0.01}).least <= 0.01

@@ -58,6 +58,14 @@ def test_a_name_says_nothing_for_a_hit_that_has_nothing_to_do_with_the_question(
     assert order(rerank(hits, PLAIN, only(names=0.15))) == ["named", "plain"]
 
 
+def test_the_last_of_what_has_nothing_to_do_with_the_question_is_as_good_as_the_first():
+    early, late = NOW - timedelta(days=9), NOW - timedelta(days=1)
+    last = asked("What was my most recent order?")
+    for relevance, found in ((0.5, ["late", "early"]), (0.0, ["early", "late"])):
+        hits = [hit("early", relevance, observed_at=early), hit("late", relevance, observed_at=late)]
+        assert order(rerank(hits, last, only(last=0.25))) == found
+
+
 def test_the_same_session_of_another_user_is_another_session():
     hits = [
         hit("best", 0.8, session_id="s", user_id="u"),

@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from hindsight_core.indexing import day_spans
+from hindsight_core.indexing import MOST_SPANS, day_spans
 from hindsight_core.ranking import Weights, formula
 from hindsight_core.requests import SearchRequest, WriteRequest
 
@@ -66,13 +66,18 @@ def test_where_days_begin_at_midnight_utc_nothing_but_their_keys_is_asked_for():
 def test_a_day_without_a_year_is_that_of_the_last_years_and_the_29_of_february_is_rare():
     spans = day_spans(["02-29"], datetime(2025, 6, 18, tzinfo=ZoneInfo("Asia/Shanghai")))
     assert [datetime.fromtimestamp(start / 1000, UTC).year for start, _ in spans] == [2020, 2024]
+    for year, years in ((3, 3), (9000, 7)):
+        assert len(day_spans(["05-03"], datetime(year, 6, 1, tzinfo=ZoneInfo("Asia/Shanghai")))) == years
+    west = datetime(2025, 6, 18, tzinfo=ZoneInfo("America/New_York"))
+    assert len(day_spans(["05-01", "05-02"], west)) <= MOST_SPANS
+    assert day_spans([f"{month:02}-{day:02}" for month in range(1, 13) for day in (3, 9)], west) == ()
     assert day_spans(["9999-12-31", "0001-01-01"], datetime(2025, 6, 18, tzinfo=ZoneInfo("Asia/Shanghai"))) == ()
 
 
 @pytest.mark.parametrize(
     ("contents", "question", "newest"),
     [
-        (("Order {}", "411", "872", "305"), "What was the number of my most recent order?", True),
+        (("My order {} was shipped", "411", "872", "305"), "What was the number of my most recent order?", True),
         (("My order has the number {}", "411", "872", "305"), "What was the number of my last order?", True),
         (("我买了一{}", "本书", "把伞", "个包"), "我上次买了什么？", True),
         (("我买了一{}", "本书", "把伞", "个包"), "我第一次买了什么？", False),

@@ -19,18 +19,25 @@ _AGAIN = "Said again."
 
 
 async def standing(
-    store: MemoryStore, namespace: str, ids: Iterable[str], known: Mapping[str, Memory] | None = None
+    store: MemoryStore,
+    namespace: str,
+    ids: Iterable[str],
+    known: Mapping[str, Memory] | None = None,
+    *,
+    waiting: bool = True,
 ) -> dict[str, Memory]:
     """By the id of a challenger, the memory that stands for it: itself, or what has replaced it since.
 
-    Those that are `known`, by id, are not read again.
+    Those that are `known`, by id, are not read again. `waiting` as of the store's `head`.
     """
     heads = {challenger: challenger for challenger in ids}
     found: dict[str, Memory] = dict(known or {})
     for _ in range(_HOPS):
         missing = sorted(set(heads.values()) - found.keys())
         if missing:
-            found |= {record.memory.id: record.memory for record in await store.get(namespace, missing)}
+            found |= {
+                record.memory.id: record.memory for record in await store.get(namespace, missing, waiting=waiting)
+            }
         moved = {challenger: found[head].superseded_by or head for challenger, head in heads.items() if head in found}
         if moved == heads:
             break

@@ -20,7 +20,9 @@ from hindsight_core.ranking import DAY_MS
 _STOPS = "。.!！~～…"
 _HAN = re.compile(r"[\u4e00-\u9fff]")
 MIX_PREVIOUS = (0.3, 0.2)
-MIX_SUMMARY = 0.5
+MIX_SUMMARY = 0.25
+# Enough for a month, or two year-less days west of Greenwich.
+MOST_SPANS = 48
 _FEBRUARY = 2
 # What storing a vector in half precision may add to the square of a length.
 _NOISE = 1e-4
@@ -87,9 +89,10 @@ def days_between(start: datetime, end: datetime, limit: int = 31) -> tuple[str, 
 def day_spans(days: Iterable[str], now: datetime) -> tuple[tuple[int, int], ...]:
     """The moments of these days, of both forms of `day_keys`, in the zone of `now`; half-open, in Unix milliseconds.
 
-    A year-less day is that of the last five years and of the next one. What is dated to the day has midnight UTC for
-    its moment wherever it was said, so the one of each day belongs to it and that of another does not. Empty where
-    the days begin at midnight UTC: there the keys of `IndexFields` say the same.
+    What is dated to the day has midnight UTC for its moment wherever it was said, so the one of each day belongs to it
+    and that of another does not. A year-less day is that of the last five years and of the next one. Empty where the
+    days begin at midnight UTC, where the keys of `IndexFields` say the same, and where there would be over `MOST_SPANS`
+    of them, of which stores cannot ask at once: there the keys must do.
     """
     zone = now.tzinfo
     found: list[tuple[int, int]] = []
@@ -106,7 +109,8 @@ def day_spans(days: Iterable[str], now: datetime) -> tuple[tuple[int, int], ...]
         if not start <= midnight < end:
             pieces.append((midnight, midnight + 1))
         found.extend(pieces)
-    return _joined(found) if apart else ()
+    spans = _joined(found) if apart else ()
+    return spans if len(spans) <= MOST_SPANS else ()
 
 
 def _dates(key: str, year: int) -> list[date]:
@@ -114,7 +118,8 @@ def _dates(key: str, year: int) -> list[date]:
         named = date.fromisoformat(key)
         return [named] if MINYEAR < named.year < MAXYEAR else []
     month, day = map(int, key.split("-"))
-    return [date(y, month, day) for y in range(year - 5, year + 2) if month != _FEBRUARY or day <= monthrange(y, 2)[1]]
+    years = range(max(MINYEAR + 1, year - 5), min(MAXYEAR, year + 2))
+    return [date(y, month, day) for y in years if month != _FEBRUARY or day <= monthrange(y, 2)[1]]
 
 
 def _without(piece: tuple[int, int], moment: int) -> list[tuple[int, int]]:
@@ -140,7 +145,7 @@ def mix(
 ) -> NDArray[np.float32]:
     """The vector that searches use: the memory's own, with the turn before (.3) and the one before that (.2).
 
-    Where `bare` is that of a summary, `whole` is the whole text's: the summary then counts half as much as it.
+    Where `bare` is that of a summary, `whole` is the whole text's: the summary then counts a quarter as much as it.
     """
     mixed = _own(bare, whole)
     for weight, vector in zip(MIX_PREVIOUS, previous, strict=False):

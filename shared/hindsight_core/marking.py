@@ -25,7 +25,8 @@ async def challengers_of(
     doubted = {link.id for hit in hits for link in hit.memory.contested_by}
     if not doubted:
         return {}
-    found = await standing(store, scope.namespace, doubted, {hit.memory.id: hit.memory for hit in hits})
+    known = {hit.memory.id: hit.memory for hit in hits}
+    found = await standing(store, scope.namespace, doubted, known, waiting=False)
     return {
         challenger: memory
         for challenger, memory in found.items()

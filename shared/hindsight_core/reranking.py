@@ -95,8 +95,8 @@ _Turn: TypeAlias = tuple[_Session, str]
 _LONG = math.log(200.0)
 # The relevance from which on names count in full.
 _TO_THE_POINT = 0.2
-# Which hits are alike enough to be asked for the last of, as a share of the best relevance.
-_ALIKE = 0.6
+# How far hits lie apart in relevance, which goes on below 0, that can be asked for the last of, and from which on.
+_ALIKE, _NEARLY = 0.2, -0.15
 
 
 def compares(weights: Weights) -> bool:
@@ -164,7 +164,7 @@ class Comparison:
                     self._after[turn] = relevance
             self._said[session] = self._said.get(session, 0) | self._coverage.held(memory.content)
         if question.last:
-            self._late = _lateness(best, question.last)
+            self._late = self._lateness(best)
 
     def order(
         self,
@@ -255,6 +255,21 @@ class Comparison:
         found = {at: scale * self._weighed[at] * value for at, value in sorted(self._evidence(hit))}
         return {EVIDENCE[at]: round(value, 6) for at, value in found.items() if value}
 
+    def _lateness(self, hits: Sequence[Ranked]) -> dict[str, float]:
+        """By id, in [0, 1], where a memory stands in time among those that are about as relevant as the best.
+
+        1 is last, or first where that is asked for. What has no date has no place, nor has any where none is relevant.
+        """
+        supports = [self.support(hit) for hit in hits]
+        least = max(supports) - _ALIKE
+        if max(supports) < _NEARLY:
+            return {}
+        alike = [hit.memory for hit, support in zip(hits, supports, strict=True) if support >= least]
+        dated = [(one.observed_at, one.id) for one in alike if one.observed_at is not None]
+        order = sorted(dated, reverse=self._question.last < 0)
+        steps = {at: step for step, at in enumerate(dict.fromkeys(at for at, _ in order))}
+        return {one: steps[at] / max(1, len(steps) - 1) for at, one in order}
+
     def _at_most(self, hit: Ranked, limit: float) -> Ranked:
         if hit.score <= limit:
             return hit
@@ -280,18 +295,6 @@ def _within(memory: Memory, question: Question) -> bool:
         return False
     at = memory.observed_at
     return (window.start is None or window.start <= at) and (window.end is None or at < window.end)
-
-
-def _lateness(hits: Sequence[Ranked], last: int) -> dict[str, float]:
-    """By id, in [0, 1], where a memory stands in time among those that are about as relevant as the best; 1 is last.
-
-    With `last` below 0, 1 is first. What has no date has no place.
-    """
-    least = _ALIKE * max(hit.parts.relevance for hit in hits)
-    dated = [(hit.memory.observed_at, hit.memory.id) for hit in hits if hit.parts.relevance >= least]
-    order = sorted(((at, one) for at, one in dated if at is not None), reverse=last < 0)
-    steps = {at: step for step, at in enumerate(dict.fromkeys(at for at, _ in order))}
-    return {one: steps[at] / max(1, len(steps) - 1) for at, one in order}
 
 
 _asks = kept(4096)(asks)

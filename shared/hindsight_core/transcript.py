@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 
-_LABEL = re.compile(r"^\s*(?P<open>[<\[【])?\s*(?P<name>[^\W\d_][\w .'’-]{0,30}?)\s*(?(open)[>\]】])\s*[:：](?!//)\s*")
+_LABEL = re.compile(
+    r"^\s*(?P<open>[<\[【]\s{0,9})?(?P<name>[^\W\d_][\w .'’-]{0,30}?)(?(open)\s{0,9}[>\]】])\s{0,9}[:：](?!//)\s*"
+)
 _OTHERS = re.compile(
     r"(?:the )?(?:ai|assistant|bot|chatbot|agent|model|gpt|chatgpt|claude|system|tool|function)"
     r"|(?:智能|聊天)?(?:助手|助理|机器人)|系统|工具",

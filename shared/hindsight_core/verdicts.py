@@ -42,8 +42,8 @@ class ReconcileSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
 
         Of four that sum to less than a third, one of the other two relations is the likelier one.
         """
-        found = (self.supersede_at, self.contest_among_at, self.contest_lost_at, self.duplicate_at, self.refine_at)
-        return min(*found, self.suppressed_at, 1 / 3)
+        contests = (self.contest_at, self.contest_among_at, self.contest_lost_at)
+        return min(self.supersede_at, *contests, self.duplicate_at, self.refine_at, self.suppressed_at, 1 / 3)
 
 
 DEFAULTS = ReconcileSettings()

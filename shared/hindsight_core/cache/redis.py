@@ -327,7 +327,7 @@ def _why(exc: Exception, timeout: float) -> str:
         why = beneath.verify_message.rstrip(".")
         return f"shows a certificate that is not trusted ({why}; `?ssl_ca_certs=FILE` names its authority)"
     if isinstance(beneath, ssl.SSLError):
-        return f"does not speak TLS as it should ({beneath.reason})"
+        return f"does not speak TLS as it should ({beneath.reason or beneath})"
     if beneath is not None and beneath.errno:
         return f"cannot be reached ({os.strerror(beneath.errno)})"
     return f"cannot be used ({str(exc).rstrip('.') or type(exc).__name__})"

@@ -219,8 +219,11 @@ class MemoryStore(Protocol):
         """
         ...
 
-    async def get(self, namespace: str, ids: Sequence[str]) -> list[Record]:
-        """The records with these ids, in this order, missing ones left out; of any status, expired ones included."""
+    async def get(self, namespace: str, ids: Sequence[str], *, waiting: bool = True) -> list[Record]:
+        """The records with these ids, in this order, missing ones left out; of any status, expired ones included.
+
+        `waiting` as of `head`.
+        """
         ...
 
     async def erased(self, namespace: str, ids: Sequence[str]) -> set[str]:

@@ -105,7 +105,7 @@ class SqliteStore:
 
         return await self._on(self._writer, run)
 
-    async def get(self, namespace: str, ids: Sequence[str]) -> list[Record]:
+    async def get(self, namespace: str, ids: Sequence[str], *, waiting: bool = True) -> list[Record]:  # noqa: ARG002
         return await self._read(lambda connection: reading.get(connection, namespace, ids))
 
     async def erased(self, namespace: str, ids: Sequence[str]) -> set[str]:

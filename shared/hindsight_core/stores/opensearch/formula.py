@@ -215,10 +215,10 @@ def _holding(field: str, term: str, *, boost: float = 1.0) -> Json:
 
 
 def _constant(signal: Weight) -> Json:
-    held = _held(signal)
-    query: Json = {"bool": {"must_not": held}} if signal.weight < 0 else held[0]
-    if signal.weight > 0 and len(held) > 1:
-        query = {"bool": {"should": held}}
+    held = _held(signal) or [{"match_none": {}}]
+    query: Json = {"bool": {"must_not" if signal.weight < 0 else "should": held}}
+    if signal.weight > 0 and len(held) == 1:
+        query = held[0]
     return {"constant_score": {"filter": query, "boost": abs(signal.weight)}}
 
 

@@ -1,6 +1,6 @@
-"""How many memories of a namespace have a term: what makes a term's weight, remembered until the namespace changes.
+"""How many memories of a namespace have a term: what makes a term's weight.
 
-Memories that are only archived change nothing of it: those count as well.
+Remembered until the namespace changes in more than that memories are archived: archived ones count as well.
 """
 
 from __future__ import annotations

@@ -119,7 +119,7 @@ class Intents:
         intent = state.intent
         assert intent is not None
         steps = await self._steps(namespace, intent) if steps is None else steps
-        if intent.piecemeal:  # nobody waits for it: the other processors are left to searches
+        if intent.piecemeal:  # no search waits for it: the other processors are left to them
             await self._indices.write(steps, at_once=1)
         else:
             await self._indices.write(steps)

@@ -122,9 +122,9 @@ class OpenSearchStore:
         finally:
             self._seen.pop(namespace, None)
 
-    async def get(self, namespace: str, ids: Sequence[str]) -> list[Record]:
+    async def get(self, namespace: str, ids: Sequence[str], *, waiting: bool = True) -> list[Record]:
         async with self._in_time():
-            await self._intents.settled(namespace)
+            await (self._intents.settled(namespace) if waiting else self._intents.passed(namespace))
             wanted = list(dict.fromkeys(ids))
             found = await self._sources(namespace, wanted, SOURCE)
             kept = {memory_id: kept_in_document(source) for memory_id, source in found.items()}
@@ -145,7 +145,7 @@ class OpenSearchStore:
     async def rank(self, namespace: str, query: Query) -> RankedPage:
         async with self._in_time():
             seen = self._seen.get(namespace)
-            # What is known of a large namespace holds only as long as it has not changed at all.
+            # The counts of a large namespace hold only as long as it has not changed at all.
             if seen is not None and self._is_recent(seen) and not self._search.surveys(seen.state):
                 return await self._search.rank(namespace, seen.state, query)
             asked = self._state(namespace, waiting=False)

@@ -68,9 +68,7 @@ class Surveys:
         ):
             self._kept.move_to_end(key)
             return survey
-        survey = self._kept[key] = await self._made(namespace, state.version, query, instants)
-        while len(self._kept) > _KEPT:
-            self._kept.popitem(last=False)
+        survey = self._keep(key, await self._made(namespace, state.version, query, instants))
         return survey
 
     def counts(self, namespace: str, query: Query, survey: Survey) -> list[Json]:
@@ -88,7 +86,13 @@ class Surveys:
             version=state.version,
             gone=len(survey.promising) - left,
         )
-        self._kept[_key(namespace, state, query)[0]] = survey
+        return self._keep(_key(namespace, state, query)[0], survey)
+
+    def _keep(self, key: _Key, survey: Survey) -> Survey:
+        self._kept[key] = survey
+        self._kept.move_to_end(key)
+        while len(self._kept) > _KEPT:
+            self._kept.popitem(last=False)
         return survey
 
     async def _made(self, namespace: str, version: int, query: Query, instants: tuple[int, ...]) -> Survey:
