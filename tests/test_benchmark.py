@@ -217,7 +217,7 @@ def test_a_store_of_others_is_measured_and_holds_nothing_of_it_afterwards(
         (["{set}", "--html", "{folder}/none/x.html"], "--html"),
         (["{set}", "--html", "{folder}"], "is a folder"),
         (["{set}", "--vectors", "{set}"], "--vectors"),
-        (["{set}", "-c", "{dull}"], "profile: invalid enum value 'quick'; one of: companion, default, task"),
+        (["{set}", "-c", "{dull}"], "profile: 'quick' is none of companion, default, task"),
         (["{set}", "-c", "{flat}"], "weights.span"),
         (["{set}", "-c", "{short}"], "384 dimensions, not of 64"),
         (["{twice}"], "twice.json: bank 'one', documents: 2 have the name 'd1'"),

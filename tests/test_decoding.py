@@ -41,4 +41,4 @@ def test_a_value_that_is_none_of_them_is_answered_with_all_of_them(
         decode(body.encode(), kind)
     (fault,) = caught.value.errors
     assert fault.field == field
-    assert fault.message.endswith(f"; one of: {values}")
+    assert fault.message.endswith(f" is none of {values}")

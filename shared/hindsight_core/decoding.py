@@ -79,7 +79,7 @@ def _invalid(exc: msgspec.ValidationError, value: Json, kind: type[object], *, s
         path = head if key is None else f"{head}.{key}{tail.partition('[...]')[0]}"
     path = path.removeprefix(".")
     if message.startswith("Invalid enum value") and (choices := _choices(inspect.type_info(kind), _steps(path))):
-        message += f"; one of: {', '.join(choices)}"
+        message = f"{message.partition('value ')[2]} is none of {', '.join(choices)}"
     if named := _NAMED.search(message):
         path = f"{path}.{named[1]}".removeprefix(".")
         message = "is not a known field" if "unknown" in message else "is missing"

@@ -55,20 +55,7 @@ def read(given: Given | None, kind: type[T]) -> T:
         found = _plain(value, known[name], verbatim=name in _VERBATIM)
         if found != []:
             plain[name] = _moment(found, name) if isinstance(found, str) and name in moments else found
-    try:
-        return convert(plain, kind, strict=False)
-    except InvalidInput as exc:
-        raise _told(exc, known) from None
-
-
-def _told(error: InvalidInput, known: Mapping[str, Any]) -> InvalidInput:
-    """The error with the words that were possible, where one was not."""
-    fault = error.errors[0]
-    schema = known.get(fault.field.partition("[")[0], {})
-    allowed = schema.get("enum") or schema.get("items", {}).get("enum")
-    if allowed is None or "enum" not in fault.message:
-        return error
-    return InvalidInput.of(fault.field, f"{fault.message.partition('value ')[2]} is none of {', '.join(allowed)}")
+    return convert(plain, kind, strict=False)
 
 
 def _is_absent(value: object, *, free: bool = False) -> bool:
