@@ -129,7 +129,8 @@ def random_query(rng: random.Random, *, lexical: bool) -> Query:
     narrowed = random_where(rng)
     where = scope
     for name in Where.__struct_fields__:
-        if getattr(narrowed, name) != getattr(EVERYTHING, name):
+        # A search looks nowhere but in its scope.
+        if getattr(narrowed, name) != getattr(EVERYTHING, name) == getattr(scope, name):
             where = replace(where, **{name: getattr(narrowed, name)})
     terms = tokens(" ".join(rng.sample([*WORDS, "nosuchword"], rng.randint(1, 6)))) if lexical else []
     return search(

@@ -21,8 +21,8 @@ _STOPS = "。.!！~～…"
 _HAN = re.compile(r"[\u4e00-\u9fff]")
 MIX_PREVIOUS = (0.3, 0.2)
 MIX_SUMMARY = 0.25
-# Enough for a month, or two year-less days west of Greenwich.
-MOST_SPANS = 48
+# Enough for three days without a year: who names more means no day in particular.
+MOST_SPANS = 24
 _FEBRUARY = 2
 # What storing a vector in half precision may add to the square of a length.
 _NOISE = 1e-4
@@ -90,24 +90,27 @@ def day_spans(days: Iterable[str], now: datetime) -> tuple[tuple[int, int], ...]
     """The moments of these days, of both forms of `day_keys`, in the zone of `now`; half-open, in Unix milliseconds.
 
     What is dated to the day has midnight UTC for its moment wherever it was said, so the one of each day belongs to it
-    and that of another does not. A year-less day is that of the last five years and of the next one. Empty where the
+    and that of another does not. A year-less day is that of the last five years and of the next one, and west of
+    Greenwich takes what is dated to the day after it, too. Empty where the
     days begin at midnight UTC, where the keys of `IndexFields` say the same, and where there would be over `MOST_SPANS`
-    of them, of which stores cannot ask at once: there the keys must do.
+    of them: there the keys must do.
     """
     zone = now.tzinfo
     found: list[tuple[int, int]] = []
     apart = False
-    for day in sorted({one for key in days for one in _dates(key, now.year)}):
+    named = {one: len(key) > len("MM-DD") for key in sorted(days) for one in _dates(key, now.year)}
+    for day, exact in named.items():
         start = millis(datetime(day.year, day.month, day.day, tzinfo=zone))
         following = day + timedelta(days=1)
         end = millis(datetime(following.year, following.month, following.day, tzinfo=zone))
         midnight = millis(datetime(day.year, day.month, day.day, tzinfo=UTC))
         apart = apart or start != midnight
         pieces = [(start, end)]
-        for other in (midnight - DAY_MS, midnight + DAY_MS):
-            pieces = [part for piece in pieces for part in _without(piece, other)]
-        if not start <= midnight < end:
-            pieces.append((midnight, midnight + 1))
+        if exact:
+            for other in (midnight - DAY_MS, midnight + DAY_MS):
+                pieces = [part for piece in pieces for part in _without(piece, other)]
+            if not start <= midnight < end:
+                pieces.append((midnight, midnight + 1))
         found.extend(pieces)
     spans = _joined(found) if apart else ()
     return spans if len(spans) <= MOST_SPANS else ()

@@ -29,6 +29,17 @@ from hindsight_core.stores.opensearch.mapping import vector_field
 NO_COSINE = -2.0
 # Finer than single precision can tell apart in a unit vector's numbers.
 _DECIMALS = 9
+# OpenSearch counts two clauses a range, in each of the places where it stands: of more, one script asks.
+_RANGES = 2
+_WITHIN = """
+ScriptDocValues.Longs moment = (ScriptDocValues.Longs) doc['moment'];
+if (moment.size() == 0) return false;
+long at = moment.getValue();
+for (int i = 0; i < params.starts.length; i++) {
+  if (at >= ((Number) params.starts[i]).longValue() && at < ((Number) params.ends[i]).longValue()) return true;
+}
+return false;
+"""
 
 # What a signal adds to `score`; # is its number.
 _DECAY = """
@@ -224,8 +235,13 @@ def _constant(signal: Weight) -> Json:
 
 def _held(signal: Weight) -> list[Json]:
     """The conditions of which a memory that a weight applies to satisfies at least one."""
-    values: list[Json] = [{"terms": {signal.field: list(signal.values)}}] if signal.values else []
-    return values + [{"range": {"moment": {"gte": start, "lt": end}}} for start, end in signal.spans]
+    found: list[Json] = [{"terms": {signal.field: list(signal.values)}}] if signal.values else []
+    if len(signal.spans) <= _RANGES:
+        found.extend({"range": {"moment": {"gte": start, "lt": end}}} for start, end in signal.spans)
+    else:
+        params = {"starts": [start for start, _ in signal.spans], "ends": [end for _, end in signal.spans]}
+        found.append({"script": {"script": {"source": _WITHIN, "params": params}}})
+    return found
 
 
 def _lift(signals: Sequence[object]) -> float:
