@@ -7,9 +7,11 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from hindsight_core.explaining import _HAN_REASONS, _REASONS
 from hindsight_core.indexing import MOST_SPANS, day_spans
 from hindsight_core.ranking import Weights, formula
 from hindsight_core.requests import SearchRequest, WriteRequest
+from hindsight_core.reranking import EVIDENCE
 
 DAY_MS = 86_400_000
 
@@ -112,3 +114,17 @@ async def test_of_a_time_that_is_over_what_held_then_comes_first(service, caller
     asked = datetime(2026, 6, 20, 9, tzinfo=UTC)
     assert [hit.memory.id for hit in await found(service, caller, then, asked)] == [first, second]
     assert next(hit.memory.id for hit in await found(service, caller, now, asked)) == second
+
+
+async def test_a_sentence_tells_what_decided_and_no_conversation_where_there_was_none(service, caller):
+    at = datetime(2026, 5, 1, 9, tzinfo=UTC)
+    await keep(service, caller, "My shipping address is 12 Elm Street, Leeds", at)
+    await keep(service, caller, "I was in Leeds on the first of May", at, session_id="s", reconcile="none")
+    hits = await found(service, caller, "Where was I on 1 May?", at + timedelta(days=9), explain=True)
+    sentences = {hit.memory.session_id: hit.explain.sentence for hit in hits}
+    assert "of the time asked about" in sentences["s"]
+    assert "conversation" not in sentences[None]
+
+
+def test_every_kind_of_evidence_but_length_has_its_words_in_both_languages():
+    assert _REASONS.keys() == _HAN_REASONS.keys() == {*EVIDENCE, "date", "speaker"} - {"substance"}

@@ -46,7 +46,6 @@ _REASONS = {
     "own": "about who says it",
     "remark": "said to who is asked about",
     "names": "calls things by their names",
-    "substance": "says a good deal",
     "replaced": "has been replaced since",
     "inherited": "replaced by what fits the question",
 }
@@ -67,10 +66,10 @@ _HAN_REASONS = {
     "own": "说的是说话人自己",
     "remark": "是对所问的人说的",
     "names": "说出了具体的名称",
-    "substance": "内容较多",
     "replaced": "后来被取代",
     "inherited": "取代它的那一条相关",
 }
+_CONVERSATION = {"session", "session_words", "next_turn"}
 # From how much on the strongest evidence is worth a word, in points of the score.
 _TELLING = 0.1
 
@@ -156,7 +155,9 @@ def _sentence(
 ) -> str:
     parts = hit.parts
     reasons = [name for name in ("date", "speaker") if matched.get(name)]
-    most = max(evidence, key=lambda name: evidence[name], default="")
+    # A memory that was said in no session is all there is of its conversation.
+    told = _REASONS.keys() - (_CONVERSATION if hit.memory.session_id is None else set())
+    most = max((name for name in evidence if name in told), key=lambda name: evidence[name], default="")
     if evidence.get(most, 0.0) >= _TELLING:
         reasons.append(most)
     if _HAN.search(question.text):
