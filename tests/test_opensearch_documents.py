@@ -225,7 +225,7 @@ async def test_counters_are_on_their_way_while_memories_are_decoded(monkeypatch:
 
     monkeypatch.setattr(hits, "kept_in", read)
     names = [f"m{number}" for number in range(20)]
-    of: Any = [document(NAMESPACE, record(memory(name)), 7) for name in names]
+    of: Any = [document(NAMESPACE, record(memory(name)), born=7, changed=9) for name in names]
     page = [
         {"sort": [0.5, name], "fields": {"kept": [b64encode(one["kept"]).decode().rstrip("=")]}}
         for name, one in zip(names, of, strict=True)

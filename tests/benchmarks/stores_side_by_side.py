@@ -8,7 +8,8 @@ turns, so that what else the machine does hits all alike. Ends with 1 when the t
 more over the bare query than promised, or when the approximate page misses more of the exact one than promised.
 
 The bare query is the k-NN query for eight with the same filters, whole memories in its answer. "Of a hundred" is what
-the service asks for, which compares the hits with each other and gives the best of them.
+the service asks for, which compares the hits with each other and gives the best of them: it is held against the bare
+query for eight, as a page of eight is, and against the one for as many.
 """
 
 from __future__ import annotations
@@ -173,6 +174,7 @@ async def measure(size: int, rounds: int, place: str, path: Path, *, contexts: b
                 "search, OpenSearch, exact": lambda n: exact.rank(NAMESPACE, asked[n]),
                 "search, OpenSearch, approximate": lambda n: approximate.rank(NAMESPACE, asked[n]),
                 "bare k-NN query": lambda n: bare.nearest(asked[n]),
+                "bare k-NN query of a hundred": lambda n: bare.nearest(hundred[n]),
                 "bare formula over all": lambda n: bare.formula(asked[n]),
                 "neighbours, SQLite": lambda n: sqlite.neighbours(NAMESPACE, vectors[n], Where(), 10),
                 "neighbours, OpenSearch": lambda n: opensearch.neighbours(NAMESPACE, vectors[n], Where(), 10),
@@ -188,12 +190,15 @@ async def measure(size: int, rounds: int, place: str, path: Path, *, contexts: b
         )
         for name, figure in figures.items():
             print(f"  {name:34} {figure}")
-        basis = figures["bare k-NN query"]
-        allowed = 1.2 * basis.p50 + 2.0
-        for name in ("search, OpenSearch", "search of a hundred, OpenSearch"):
-            over = figures[name].p50 - basis.p50
+        for name, basis in (
+            ("search, OpenSearch", "bare k-NN query"),
+            ("search of a hundred, OpenSearch", "bare k-NN query"),
+            ("search of a hundred, OpenSearch", "bare k-NN query of a hundred"),
+        ):
+            allowed = 1.2 * figures[basis].p50 + 2.0
+            over = figures[name].p50 - figures[basis].p50
             kept &= over <= allowed
-            print(f"  {name}: {over:.1f} ms over the bare query of {allowed:.1f} allowed")
+            print(f"  {name}: {over:.1f} ms over the {basis} of {allowed:.1f} allowed")
         share = await recall(approximate, exact, asked[:50])
         kept &= share >= RECALL
         wordless = await recall(approximate, exact, [msgspec.structs.replace(one, terms=()) for one in asked[:50]])

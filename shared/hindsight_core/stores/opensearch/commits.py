@@ -19,6 +19,7 @@ from hindsight_core.stores.opensearch.heads import Heads, Intent, State
 from hindsight_core.stores.opensearch.indices import Action, Indices
 from hindsight_core.stores.opensearch.intents import Intents
 from hindsight_core.stores.opensearch.plans import Planner
+from hindsight_core.stores.opensearch.vocabularies import Vocabularies
 
 _ATTEMPTS = 10
 _REMEMBERED = 1024
@@ -38,6 +39,7 @@ class Commits:
         heads: Heads,
         intents: Intents,
         dimensions: Dimensions,
+        vocabularies: Vocabularies,
         *,
         token: Callable[[], str] = new_token,
         clock: Callable[[], float] = time.time,
@@ -46,6 +48,7 @@ class Commits:
         self._heads = heads
         self._intents = intents
         self._dimensions = dimensions
+        self._vocabularies = vocabularies
         self._token = token
         self._clock = clock
         self._locks: PerLoop[WeakValueDictionary[str, asyncio.Lock]] = PerLoop(WeakValueDictionary)
@@ -65,6 +68,7 @@ class Commits:
                 opened = await self._swap(namespace, state, replace(plan.after, intent=intent))
                 if opened is not None:
                     await self._finish(namespace, opened, plan.steps)
+                    self._vocabularies.written(namespace, state, opened, changes)
                     return opened.sequence
         raise Conflict(
             f"The namespace {namespace!r} is being written so often that this change found no turn.",

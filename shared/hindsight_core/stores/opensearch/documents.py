@@ -106,8 +106,11 @@ def _directed(vector: Vector) -> bool:
     return math.isfinite(norm) and norm > 0
 
 
-def document(namespace: str, record: Record, born: int) -> Json:
-    """Everything of a record but its access statistics, which have a document of their own."""
+def document(namespace: str, record: Record, *, born: int, changed: int) -> Json:
+    """Everything of a record but its access statistics, which have a document of their own.
+
+    `born` is the version of the change that made the memory, `changed` of the one that makes it what it is.
+    """
     memory, index = record.memory, record.index
     at = moment(memory)
     found: Json = {
@@ -141,6 +144,7 @@ def document(namespace: str, record: Record, born: int) -> Json:
         "context": _features(index.context),
         "version": memory.version,
         "born": born,
+        "changed": changed,
     }
     kept = Kept(memory=replace(memory, access_count=0, last_accessed_at=None), index=index, born=born)
     bare, mixed = vectors(record)

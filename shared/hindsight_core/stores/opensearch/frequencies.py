@@ -1,6 +1,7 @@
 """How many memories of a namespace have a term: what makes a term's weight.
 
-Remembered until the namespace changes in more than that memories are archived: archived ones count as well.
+Known from the vocabulary of the namespace where the process holds it. Otherwise they are counted, and remembered until
+the namespace changes in more than that memories are archived: archived ones count as well.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from hindsight_core.stores import Where
 from hindsight_core.stores.opensearch.conditions import filters
 from hindsight_core.stores.opensearch.connection import Json
 from hindsight_core.stores.opensearch.documents import feature
+from hindsight_core.stores.opensearch.heads import State
 from hindsight_core.stores.opensearch.indices import Indices
+from hindsight_core.stores.opensearch.vocabularies import Vocabularies
 
 _NAMESPACES = 256
 _TERMS = 10_000
@@ -35,34 +38,39 @@ class _Known(msgspec.Struct):
 class Frequencies:
     """Counts of terms, from one request for those that are not known for the present footing of a namespace."""
 
-    def __init__(self, indices: Indices) -> None:
+    def __init__(self, indices: Indices, vocabularies: Vocabularies) -> None:
         self._indices = indices
+        self._vocabularies = vocabularies
         self._known: OrderedDict[str, _Known] = OrderedDict()
 
-    async def weights(self, namespace: str, footing: int, terms: Sequence[str]) -> dict[str, float]:
+    async def weights(self, namespace: str, state: State, terms: Sequence[str]) -> dict[str, float]:
         """The idf of each term, rarest first; of one that only contexts hold, too.
 
         If very many are held by any memory, of the rarest of those.
         """
-        known = self._of(namespace, footing)
-        await self._learn(namespace, known, terms)
-        found = {term: known.containing[term] for term in terms}
+        known = self._of(namespace, state.footing)
+        unknown = _missing(known, terms)
+        vocabulary = await self._vocabularies.of(namespace, state) if unknown else None
+        if vocabulary is not None:
+            documents, found = len(vocabulary), {term: vocabulary.holding(term) for term in terms}
+        else:
+            if unknown:
+                await self._count(namespace, known, unknown)
+            self._vocabularies.consider(namespace, state)
+            documents, found = known.documents, {term: known.containing[term] for term in terms}
         if len(found) > _MANY:
             await self._look_in_contexts(namespace, known, [term for term, held in found.items() if not held])
             found = {term: held for term, held in found.items() if held or known.in_contexts[term]}
         rarest = sorted(found, key=lambda term: found[term])[:_AT_MOST]
-        return {term: idf(known.documents, found[term]) for term in rarest}
+        return {term: idf(documents, found[term]) for term in rarest}
 
     async def ahead(self, namespace: str, terms: Sequence[str]) -> None:
         """Count what is not known yet while it is still being asked whether the namespace has changed."""
         known = self._known.get(namespace)
-        if known is not None:
-            await self._learn(namespace, known, terms)
-
-    async def _learn(self, namespace: str, known: _Known, terms: Sequence[str]) -> None:
-        missing = [term for term in dict.fromkeys(terms) if term not in known.containing]
-        if missing:
-            await self._count(namespace, known, missing)
+        if known is None or self._vocabularies.has(namespace):
+            return
+        if unknown := _missing(known, terms):
+            await self._count(namespace, known, unknown)
 
     def _of(self, namespace: str, footing: int) -> _Known:
         known = self._known.get(namespace)
@@ -76,6 +84,7 @@ class Frequencies:
     async def _count(self, namespace: str, known: _Known, terms: Sequence[str]) -> None:
         known.documents, counts = await self._having(namespace, "text", terms)
         known.containing.update(counts)
+        self._vocabularies.counted(namespace)
 
     async def _look_in_contexts(self, namespace: str, known: _Known, terms: Sequence[str]) -> None:
         if missing := [term for term in terms if term not in known.in_contexts]:
@@ -96,6 +105,11 @@ class Frequencies:
         total: int = answer["hits"]["total"]["value"]
         buckets = answer["aggregations"]["terms"]["buckets"]
         return total, {term: buckets[str(n)]["doc_count"] for n, term in enumerate(terms)}
+
+
+def _missing(known: _Known, terms: Sequence[str]) -> list[str]:
+    """The terms that were not counted yet."""
+    return [term for term in dict.fromkeys(terms) if term not in known.containing]
 
 
 def _has(field: str, term: str) -> Json:

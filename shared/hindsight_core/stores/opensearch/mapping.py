@@ -19,7 +19,7 @@ from hindsight_core.stores.opensearch.connection import Json
 Index: TypeAlias = Literal["memories", "journal", "retrievals", "state"]
 
 # What a later schema adds to the indices of an earlier one stands in `ADDED`.
-SCHEMA = 4
+SCHEMA = 5
 INDICES: tuple[Index, ...] = ("memories", "journal", "retrievals", "state")
 
 # A longer value than this is kept but not found by; anything longer than 32 766 bytes would be refused.
@@ -58,6 +58,8 @@ _FIELDS: dict[Index, dict[str, Json]] = {
         # Unix milliseconds; `moment` is absent where recency cannot tell the age, the two ends are `NEVER` when open.
         # `type` is the place of `memory_type` among the types: scripts read numbers faster than dates and words.
         **dict.fromkeys(("observed_at", "moment", "valid_from", "valid_to", "expires_at", "type"), _LONG),
+        # The version of the change that wrote the document; absent where a version before schema 5 did.
+        "changed": _LONG,
         "confidence": {"type": "double"},
         "half_life_days": {"type": "double"},
         "text": {"type": "rank_features"},
@@ -102,6 +104,7 @@ ADDED: dict[int, dict[Index, list[str]]] = {
     2: {"memories": ["derived_from"]},
     3: {"memories": ["kept", "mixed", "bare"]},
     4: {"state": ["basis"]},
+    5: {"memories": ["changed"]},
 }
 
 _SETTINGS: dict[Index, Json] = {

@@ -122,7 +122,7 @@ class Planner:
             if memory.id in erased:
                 continue
             place = {"_id": document_id(self._namespace, memory.id), "routing": self._namespace}
-            body = json(document(self._namespace, record, born))
+            body = json(document(self._namespace, record, born=born, changed=self._after.version))
             steps[memory.id] = Action("memories", "index", {**place, **versioned(self._after.version)}, body)
             if memory.access_count or memory.last_accessed_at is not None:
                 touches.append(_touch(access_id(self._namespace, memory.id, born), memory))

@@ -90,7 +90,7 @@ class Search:
         """The page, and the survey that its counts are from; None where they were taken with it."""
         scope = filters(namespace, query.scope, rankable=True)
         where = filters(namespace, query.where, rankable=True)
-        weighing = self._frequencies.weights(namespace, state.footing, query.terms)
+        weighing = self._frequencies.weights(namespace, state, query.terms)
         survey: Survey | None = None
         if not self.surveys(state):
             weights = await weighing
@@ -227,14 +227,17 @@ class Search:
 
     async def _ranked(self, namespace: str, query: Query, question: Question, answer: Json) -> tuple[Ranked, ...]:
         """The hits, each with OpenSearch's score and the parts that the formula makes it of."""
-        (found,) = await found_in(self._indices, self._accesses, namespace, [answer["hits"]["hits"]])
+        parts: dict[str, Parts] = {}
+
+        def explain(hit: Json, kept: Kept) -> None:
+            cosine: float = hit.get("fields", {}).get("cosine", [NO_COSINE])[0]
+            parts[kept.memory.id] = _parts(query.formula, question, kept, cosine)
+
+        pages = [answer["hits"]["hits"]]
+        (found,) = await found_in(self._indices, self._accesses, namespace, pages, meanwhile=explain)
         lift = question.lift
         return tuple(
-            Ranked(
-                memory=memory_of(kept, counter),
-                score=hit["_score"] - lift,
-                parts=_parts(query.formula, question, kept, hit.get("fields", {}).get("cosine", [NO_COSINE])[0]),
-            )
+            Ranked(memory=memory_of(kept, counter), score=hit["_score"] - lift, parts=parts[kept.memory.id])
             for hit, kept, counter in found
         )
 

@@ -55,6 +55,7 @@ from hindsight_core.stores.opensearch.notes import Notes
 from hindsight_core.stores.opensearch.preparation import Preparation
 from hindsight_core.stores.opensearch.search import Search
 from hindsight_core.stores.opensearch.survey import footing
+from hindsight_core.stores.opensearch.vocabularies import Vocabularies
 
 PATIENCE = 1.0
 # Seconds for which a search takes a head that was read for granted.
@@ -93,9 +94,10 @@ class OpenSearchStore:
         heads = Heads(indices)
         dimensions = Dimensions(connection, indices)
         self._intents = Intents(indices, heads, Eraser(indices), patience=patience)
-        self._commits = Commits(indices, heads, self._intents, dimensions)
+        self.vocabularies = Vocabularies(indices)
+        self._commits = Commits(indices, heads, self._intents, dimensions, self.vocabularies)
         self._accesses = Accesses(indices)
-        self._frequencies = Frequencies(indices)
+        self._frequencies = Frequencies(indices, self.vocabularies)
         self._search = Search(indices, dimensions, self._frequencies, self._accesses, options)
         self._journal = Journal(indices)
         self._notes = Notes(indices)
@@ -322,6 +324,7 @@ class OpenSearchStore:
         await self._indices.expunge()
 
     async def aclose(self) -> None:
+        await self.vocabularies.aclose()
         await self._connection.aclose()
 
     async def _recent(self, namespace: str) -> State:
