@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import aclosing
 from typing import get_args
 
 import msgspec
@@ -64,18 +65,17 @@ class Transfer:
                 history=history,
             )
         )
-        after: str | None = None
-        while page := await self._store.scan(scope.namespace, where, after=after, limit=PAGE, vectors=False):
-            after = page[-1].memory.id
-            ids = [record.memory.id for record in page]
-            histories = await self._histories(scope.namespace, ids) if history else {}
-            for record in page:
-                first, *more = _pieces(histories.get(record.memory.id, []))
-                counts["memories"] += 1
-                counts["events"] += len(first) + sum(map(len, more))
-                yield _json(Line(memory=record.memory, history=tuple(first)))
-                for piece in more:
-                    yield _json(Events(events=tuple(piece)))
+        async with aclosing(self._store.whole(scope.namespace, where, vectors=False)) as pages:
+            async for page in pages:
+                memories = [record.memory for record in page]
+                histories = await self._histories(scope.namespace, memories) if history else {}
+                for memory in memories:
+                    first, *more = _pieces(histories.get(memory.id, []))
+                    counts["memories"] += 1
+                    counts["events"] += len(first) + sum(map(len, more))
+                    yield _json(Line(memory=memory, history=tuple(first)))
+                    for piece in more:
+                        yield _json(Events(events=tuple(piece)))
         if not history:
             return
         if whole and caller.admin:
@@ -87,14 +87,19 @@ class Transfer:
                 yield _json(Erased(erased=tuple(gone)))
         yield _json(End(end=Counts(**counts)))
 
-    async def _histories(self, namespace: str, ids: Sequence[str]) -> dict[str, list[AuditEvent]]:
+    async def _histories(self, namespace: str, memories: Sequence[Memory]) -> dict[str, list[AuditEvent]]:
+        """The events that made these memories what they are here; later ones belong to what they are by now."""
+        versions = {memory.id: memory.version for memory in memories}
         found: dict[str, list[AuditEvent]] = {}
-        after: str | None = None
-        while events := await self._store.read(namespace, "events", memory_ids=ids, after=after, limit=PAGE):
-            for event in events:
-                assert isinstance(event, AuditEvent)
-                found.setdefault(event.memory_id, []).append(event)
-                after = event.id
+        for start in range(0, len(memories), PAGE):
+            after: str | None = None
+            ids = [memory.id for memory in memories[start : start + PAGE]]
+            while events := await self._store.read(namespace, "events", memory_ids=ids, after=after, limit=PAGE):
+                for event in events:
+                    assert isinstance(event, AuditEvent)
+                    after = event.id
+                    if event.after is None or event.after.version <= versions[event.memory_id]:
+                        found.setdefault(event.memory_id, []).append(event)
         return found
 
     async def _runs(self, namespace: str) -> AsyncIterator[list[Run]]:

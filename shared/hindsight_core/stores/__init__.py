@@ -7,7 +7,7 @@ typed fields of `Where`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import AsyncGenerator, Collection, Sequence
 from typing import Literal, Protocol, TypeAlias
 
 import msgspec
@@ -250,6 +250,15 @@ class MemoryStore(Protocol):
         """Records in order of id, strictly after the id `after`; concurrent writes never shift the order.
 
         Without `vectors` they come without any, which is quicker; such a record must not be put.
+        """
+        ...
+
+    def whole(self, namespace: str, where: Where, *, vectors: bool = True) -> AsyncGenerator[list[Record]]:
+        """All records that satisfy `where`, in pages in order of id, none twice; to be closed (`aclosing`).
+
+        What was there all the while is there. What was erased before a page was asked for is not in it, in no text.
+        Each page is of one moment, and the managed store keeps to one for all of them until something is erased.
+        `vectors` as of `scan`.
         """
         ...
 

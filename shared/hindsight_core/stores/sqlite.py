@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Literal, TypeVar
@@ -42,6 +42,7 @@ from hindsight_core.stores.selection import Selection
 
 T = TypeVar("T")
 _READERS = 4
+_PAGE = 500
 
 
 class SqliteStore:
@@ -138,6 +139,13 @@ class SqliteStore:
         if limit == 1 and self._at_hand(namespace, nothing):
             return []
         return await self._read(lambda connection: reading.scan(connection, namespace, where, after, limit, vectors))
+
+    async def whole(self, namespace: str, where: Where, *, vectors: bool = True) -> AsyncGenerator[list[Record]]:
+        # To keep to one moment would keep what is erased meanwhile in the write-ahead log.
+        after: str | None = None
+        while page := await self.scan(namespace, where, after=after, limit=_PAGE, vectors=vectors):
+            yield page
+            after = page[-1].memory.id
 
     async def following(self, namespace: str, texts: Collection[str]) -> list[str]:
         return await self._read(lambda connection: reading.following(connection, namespace, texts))

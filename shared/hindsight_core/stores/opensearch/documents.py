@@ -62,9 +62,18 @@ class _Born(msgspec.Struct):
     born: int
 
 
+class _Turn(msgspec.Struct):
+    context: str | None = None
+
+
+class _Turned(msgspec.Struct):
+    memory: _Turn
+
+
 _encode = msgspec.json.Encoder().encode
 _kept = msgspec.json.Decoder(Kept).decode
 _born = msgspec.json.Decoder(_Born).decode
+_turned = msgspec.json.Decoder(_Turned).decode
 
 
 def document_id(namespace: str, *names: str) -> str:
@@ -199,6 +208,11 @@ def kept_in_document(source: Json) -> Kept:
 def born_in(columns: Columns) -> int:
     """`Kept.born` of the same, without all the rest."""
     return _born(columns.kept).born
+
+
+def turn_in(columns: Columns) -> str | None:
+    """The turn before the memory of the same, without all the rest."""
+    return _turned(columns.kept).memory.context
 
 
 def renewed(source: Json) -> Json:

@@ -9,7 +9,16 @@ from typing import NamedTuple
 from hindsight_core.loops import both
 from hindsight_core.stores.opensearch.access import Accesses
 from hindsight_core.stores.opensearch.connection import Json
-from hindsight_core.stores.opensearch.documents import SOURCE, Columns, Kept, born_in, columns_in, document_id, kept_in
+from hindsight_core.stores.opensearch.documents import (
+    SOURCE,
+    Columns,
+    Kept,
+    born_in,
+    columns_in,
+    document_id,
+    kept_in,
+    turn_in,
+)
 from hindsight_core.stores.opensearch.indices import Indices
 
 # So many are decoded at a time, which takes a quarter of a millisecond.
@@ -47,6 +56,17 @@ async def found_in(
         [Found(hit, kept[name], counters.get(name)) for hit in page if (name := hit["sort"][-1]) in kept]
         for page in pages
     ]
+
+
+async def turns_before(indices: Indices, namespace: str, hits: Sequence[Json]) -> dict[str, str]:
+    """Of each memory that a page of hits brought along, the turn before it, by its id; without those that have none."""
+    found: dict[str, str] = {}
+    for number, (name, columns) in enumerate((await _columns(indices, namespace, hits)).items()):
+        if number % _AT_A_TIME == 0:
+            await asyncio.sleep(0)
+        if turn := turn_in(columns):
+            found[name] = turn
+    return found
 
 
 async def _columns(indices: Indices, namespace: str, hits: Sequence[Json]) -> dict[str, Columns]:

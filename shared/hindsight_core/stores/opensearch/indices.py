@@ -92,6 +92,12 @@ class Indices:
         answer = await self._connection.request("POST", path, body, params=params, part="hits")
         return self._complete(answer)
 
+    async def search_in(self, pit: str, keep: str, body: Json) -> Json:
+        """The answer of a search in a point in time, which is kept for so long from now on, complete or an error."""
+        params = {"allow_partial_search_results": "false"}
+        body = {**body, "pit": {"id": pit, "keep_alive": keep}}
+        return self._complete(await self._connection.request("POST", "/_search", body, params=params, part="hits"))
+
     async def searches(self, index: Index, routing: str, bodies: Sequence[Json]) -> list[Json]:
         """Several searches in one request."""
         head = msgspec.json.encode(
@@ -192,17 +198,19 @@ class Indices:
             await self.refresh(index)
             body: Json = {"size": _PAGE, "sort": ["_doc"]}
             page = await self._connection.request("POST", f"/{self.name(index)}/_search", body, params={"scroll": "1m"})
-            while hits := self._complete(page)["hits"]["hits"]:
-                for hit in hits:
-                    source: Json = hit["_source"]
-                    held = msgspec.json.encode(source) + b64decode(source.get("kept", ""))
-                    held += source.get("record", "").encode()  # of an earlier schema
-                    if any(form in held for form in forms):
-                        left.append(f"The document {hit['_id']} of {self.name(index)} holds the text.")
-                page = await self._connection.request(
-                    "POST", "/_search/scroll", {"scroll": "1m", "scroll_id": page["_scroll_id"]}
-                )
-            await self._connection.request("DELETE", "/_search/scroll", {"scroll_id": [page["_scroll_id"]]})
+            try:
+                while hits := self._complete(page)["hits"]["hits"]:
+                    for hit in hits:
+                        source: Json = hit["_source"]
+                        held = msgspec.json.encode(source) + b64decode(source.get("kept", ""))
+                        held += source.get("record", "").encode()  # of an earlier schema
+                        if any(form in held for form in forms):
+                            left.append(f"The document {hit['_id']} of {self.name(index)} holds the text.")
+                    page = await self._connection.request(
+                        "POST", "/_search/scroll", {"scroll": "1m", "scroll_id": page["_scroll_id"]}
+                    )
+            finally:
+                await self._connection.request("DELETE", "/_search/scroll", {"scroll_id": [page["_scroll_id"]]})
         return left
 
     async def deleted(self) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import AsyncGenerator, Collection, Sequence
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -51,7 +51,9 @@ from hindsight_core.stores.opensearch.hits import found_in
 from hindsight_core.stores.opensearch.indices import Indices
 from hindsight_core.stores.opensearch.intents import Intents
 from hindsight_core.stores.opensearch.journal import Journal
+from hindsight_core.stores.opensearch.moments import Moments
 from hindsight_core.stores.opensearch.notes import Notes
+from hindsight_core.stores.opensearch.perusal import Perusal
 from hindsight_core.stores.opensearch.preparation import Preparation
 from hindsight_core.stores.opensearch.search import Search
 from hindsight_core.stores.opensearch.survey import footing
@@ -63,7 +65,6 @@ FRESH = 0.1
 # A change of so many memories has twice the time, of twice as many three times.
 _PIECE = 250
 _REMEMBERED = 10_000
-_PAGE = 1000
 
 
 class _OutOfTime(StoreUnavailable):
@@ -90,6 +91,7 @@ class OpenSearchStore:
         options = connection.address.options
         self._connection = connection
         self._indices = indices = Indices(connection)
+        self._moments = Moments(connection, indices)
         self._preparation = preparation or Preparation(connection, indices)
         heads = Heads(indices)
         dimensions = Dimensions(connection, indices)
@@ -101,6 +103,7 @@ class OpenSearchStore:
         self._search = Search(indices, dimensions, self._frequencies, self._accesses, options)
         self._journal = Journal(indices)
         self._notes = Notes(indices)
+        self._perusal = Perusal(indices, self._moments, self._accesses, self._state, self._erased_since, self._in_time)
         # Sequences that this process has made searchable itself, where a head does not say so.
         self._refreshed: dict[str, int] = {}
         self._seen: dict[str, _Seen] = {}
@@ -182,18 +185,17 @@ class OpenSearchStore:
             return [record_of(kept, counter, vectors=vectors) for _, kept, counter in found]
 
     async def following(self, namespace: str, texts: Collection[str]) -> list[str]:
-        wanted = Contained(texts)
-        found: list[str] = []
-        after: str | None = None
-        while page := await self.scan(namespace, Where(), after=after, limit=_PAGE, vectors=False):
-            after = page[-1].memory.id
-            found += [one.memory.id for one in page if wanted.within(one.memory.context or "")]
-        return found
+        async with aclosing(self._perusal.turns(namespace)) as pages:
+            wanted = Contained(texts)
+            return [memory_id async for page in pages for memory_id, turn in page.items() if wanted.within(turn)]
+
+    def whole(self, namespace: str, where: Where, *, vectors: bool = True) -> AsyncGenerator[list[Record]]:
+        return self._perusal.records(namespace, where, vectors=vectors)
 
     async def census(self, namespace: str, statuses: Sequence[Status]) -> dict[tuple[str | None, MemoryType], int]:
         async with self._in_time():
             await self._recent(namespace)
-            return await census(self._indices, namespace, statuses)
+            return await census(self._indices, self._moments, namespace, statuses)
 
     async def namespaces(self, *, after: str | None = None, limit: int = 1000) -> list[str]:
         async with self._in_time():
@@ -358,6 +360,11 @@ class OpenSearchStore:
         steady = before is not None and before.state.footing == state.footing
         self._seen[namespace] = _Seen(state, now, steady)
         return state
+
+    async def _erased_since(self, namespace: str, state: State) -> bool:
+        """Whether something was erased after this state."""
+        now = await self._intents.settled(namespace)
+        return now.version != state.version and await self._journal.erased_after(namespace, state.version)
 
     async def _sources(self, namespace: str, ids: Sequence[str], source: Sequence[str]) -> dict[str, Json]:
         """The documents of these memories, by id; without those that do not exist."""
