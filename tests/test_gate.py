@@ -14,6 +14,7 @@ from hindsight_core.embedding import Embedder
 from hindsight_core.extraction import Candidate
 from hindsight_core.gate import GateSettings, Verdict, find_secret, judge
 from hindsight_core.handover import is_handed_over
+from hindsight_core.hearing import hear
 from hindsight_core.learned import shipped
 from hindsight_core.models import Source
 from hindsight_core.requests import Role
@@ -336,6 +337,16 @@ def test_the_weights_are_those_of_the_embedder_that_ships(embedder: Embedder) ->
 def test_the_same_text_gets_the_same_verdict_and_any_text_gets_one() -> None:
     for text in ("I live in Berlin", "", " ", "\x00", "😀" * 50, "a" * 8000, "。", "<>{}[]\\"):
         assert judge(candidate(text), vector=None) == judge(candidate(text), vector=None)
+
+
+@pytest.mark.parametrize("role", ["user", "assistant", "tool"])
+async def test_what_was_heard_before_there_was_a_vector_changes_no_verdict(embedder: Embedder, role: Role) -> None:
+    for text in ("by the way, I'm allergic to nuts", "对了，我妈住在苏州", "yes", "Translate this: I live in Oslo", ""):
+        one = candidate(text, role, context="Does your brother eat fish?")
+        (vector,) = await embedder.embed([one.statement], "passage")
+        for known in (None, 0.6):
+            heard = judge(one, vector=vector, known=known, heard=hear(one))
+            assert heard == judge(one, vector=vector, known=known)
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
 
 import pytest
 
+from hindsight_core.models import Memory
+from hindsight_core.occurrence import happened_again
 from hindsight_core.requests import ListRequest, Message, SweepRequest, WriteRequest
 
 MONDAY = datetime(2025, 5, 5, 9, tzinfo=UTC)
@@ -99,3 +102,24 @@ async def test_days_are_those_of_the_users_zone(service, caller):
     await tell(service, caller, "I lost my keys on the bus today.", evening)
     other = await tell(service, caller, "I lost my keys on the bus today.", evening + timedelta(hours=1))
     assert other.decision == "coexist"
+
+
+def test_one_text_told_at_one_instant_names_another_day_in_another_zone() -> None:
+    evening = datetime(2025, 5, 5, 23, 30, tzinfo=UTC)
+    text = "I ran ten kilometres today."
+    told = [
+        Memory(
+            id=f"{hours}",
+            namespace="n",
+            content=text,
+            memory_type="episodic",
+            observed_at=at,
+            valid_from=at,
+            created_at=at,
+            updated_at=at,
+        )
+        for hours in (1, 0)
+        for at in [evening + timedelta(hours=hours)]
+    ]
+    for zone, again in ((ZoneInfo(CHICAGO), False), (UTC, True), (ZoneInfo(CHICAGO), False)):
+        assert happened_again(told[0], told[1], zone) is again

@@ -12,11 +12,12 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from hindsight_core.embedding import Embedder, open_embedder
 from hindsight_core.indexing import index_fields
 from hindsight_core.models import Memory, Status
-from hindsight_core.pair_model import PairModel, shipped
+from hindsight_core.pair_model import BLOCK, PairModel, Points, blocks, kernel, shipped
 from hindsight_core.pairs import order_of
 from hindsight_core.reconciliation import Outcome, ReconcileSettings, decide_pair, reconcile
 from hindsight_core.relations import RELATIONS
@@ -510,3 +511,22 @@ def test_order_is_unclear_within_the_precision() -> None:
 @pytest.mark.parametrize("name", ["supersede_at", "contest_at", "contest_among_at", "duplicate_at", "refine_at"])
 def test_no_threshold_lies_below_what_is_put_to_the_model(name: str):
     assert ReconcileSettings(**{name: 0.01}).least <= 0.01
+
+
+def test_a_kernel_in_blocks_is_that_of_all_rows() -> None:
+    model = shipped()
+    assert model is not None
+    rng = np.random.default_rng(3)
+
+    def rows(count: int, width: int) -> NDArray[np.float32]:
+        drawn = rng.normal(size=(count, width)).astype(np.float32)
+        return drawn / np.linalg.norm(drawn, axis=1, keepdims=True)
+
+    for count in (1, BLOCK, BLOCK + 1, 3 * BLOCK - 1):
+        many = rows(count, 9), rows(count, 6), rows(count, 6)
+        few = Points(rows(3, 9), rows(3, 6), rows(3, 6)[:1])
+        whole = kernel(few, Points(*many), model.card.kernel, model.card.spread)
+        parted = kernel(few, Points(*map(blocks, many)), model.card.kernel, model.card.spread)
+        assert np.allclose(np.hstack([*parted])[:, :count], whole, atol=1e-5)
+        weights = rows(count, 6)
+        assert np.allclose((parted @ blocks(weights)).sum(axis=0), whole @ weights, atol=1e-4)

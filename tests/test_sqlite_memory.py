@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from hindsight_core.errors import Conflict
 from hindsight_core.ranking import Weights, formula
 from hindsight_core.stores import ChangeSet, Record, Where, exact, near
 from hindsight_core.stores.bare import BareVectors
@@ -425,3 +426,16 @@ def test_vectors_that_share_their_place_are_told_apart(tmp_path: Path) -> None:
     for some in ([0, 1, 2, 3, 4, 5, 6, 7, 8, 9], [0, 4, 8], [3, 7], [1, 9], [0, 1, 2, 3]):
         assert np.array_equal(bare.read(file, rows[some], 8), vectors[some].astype(np.float32))
     file.close()
+
+
+async def test_a_namespace_in_memory_follows_a_commit_by_itself(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "a.db")
+    await store.commit(NAMESPACE, puts(record(memory("a"), unit(1, 64))))
+    await store.rank(NAMESPACE, search(vector=unit(1, 64)))  # now it is in memory
+    put = puts(record(memory("b"), unit(2, 64)))
+    sequence = await store.commit(NAMESPACE, put)
+    with pytest.raises(Conflict):
+        await store.commit(NAMESPACE, put)  # the writer is done with what came before
+    residents: Residents = store._residents
+    assert residents._held[NAMESPACE].sequence == sequence
+    await store.aclose()

@@ -23,14 +23,13 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from hindsight_core.cues import Language, language_of, present, sentence
+from hindsight_core.cues import Language, language_of, sentence
 from hindsight_core.extraction import Candidate
-from hindsight_core.handover import is_handed_over
+from hindsight_core.hearing import Heard, hear
 from hindsight_core.learned import shipped
 from hindsight_core.models import Kind, MemoryType, Scores, Source
 from hindsight_core.redaction import find_secret as find_secret
-from hindsight_core.spans import is_short_answer
-from hindsight_core.wording import Wording, read
+from hindsight_core.wording import Wording
 
 CONFIDENCE: Mapping[Source, float] = {"user": 1.0, "tool": 0.8, "agent": 0.5}
 SPECULATION_CAP = 0.5
@@ -59,14 +58,6 @@ _REASONS = (  # the first cue that is there names why it was not kept
     "laughter",
     "momentary",
     "general",
-)
-
-
-_ABOUT_SOMEBODY = frozenset({"second_person", "third_person", "kin"})
-_NO_ANSWER = frozenset({"request", "transform", "momentary", "thanks", "laughter"})
-_OWN = frozenset({"first_person", "kin"})
-_NOT_MEANT = frozenset(
-    {"question", "request", "transform", "handover", "fiction", "hypothetical", "laughter", "general"}
 )
 _HEDGES = frozenset({"hedge", "hearsay", "guess"})
 _SPANS_OF_TIME = frozenset({"standing", "habit", "phase", "momentary", "past", "future", "change"})
@@ -109,42 +100,40 @@ def judge(
     confidence: float | None = None,
     embedding_model: str | None = None,
     known: float | None = None,
+    heard: Heard | None = None,
 ) -> Verdict:
     """Whether to keep a candidate, and as what. Pure: the same arguments give the same verdict.
 
     `vector` is the centred unit passage vector of the candidate's `statement`; without one, or with one of another
     model than the weights were made for (`embedding_model`; None means theirs), the wording decides alone.
     `task_similarity`, in [0, 1], says how near the text is to the task; `known` is its cosine to the nearest memory of
-    its user. A given `kind` or `confidence` is taken as it is, except that speculation is never surer than 0.5; without
-    them a hedge lowers the confidence by how much of a guess it makes it.
+    its user; `heard` is what `hear` says of the candidate, where somebody has asked it. A given `kind` or `confidence`
+    is taken as it is, except that speculation is never surer than 0.5; without them a hedge lowers the confidence by
+    how much of a guess it makes it.
     """
-    text = candidate.text
-    language = language_of(text)
-    secret = find_secret(text)
-    if secret is not None:
-        return _refused(secret, candidate, settings, kind, confidence, language)
-    model = shipped("gate")
-    wording = read(candidate.statement, candidate.role)
-    reading = model.read(wording, vector, embedding_model=embedding_model)
+    if heard is None:
+        secret = find_secret(candidate.text)
+        if secret is not None:
+            return _refused(secret, candidate, settings, kind, confidence)
+        heard = hear(candidate)
+    wording, language = heard.wording, heard.language
+    reading = shipped("gate").read(heard.spoken, vector, embedding_model=embedding_model)
     odds = reading.probabilities
     worth = 1.0 - odds["none"]
-    answers = _answers(candidate)
-    if answers:
+    if heard.answers:
         worth = max(worth, reading.threshold + ANSWER_LEAD * (1 - reading.threshold))
-    vital = _vital(candidate, wording)
-    if vital:
+    if heard.vital:
         worth = max(worth, reading.threshold + VITAL_LEAD * (1 - reading.threshold))
     lasting = min(1.0, max(0.0, (float(reading.scores[len(odds)]) + 1.0) / 2))
     doubt = odds["speculation"] / worth if worth > 0 else 0.0
-    chosen = kind or _kind(odds, wording, answers=answers)
+    chosen = kind or _kind(odds, wording, answers=heard.answers)
     stated = CONFIDENCE[candidate.source] if confidence is None else confidence
     hedged = confidence is None and bool(wording.cues & _HEDGES)
     sure = _guessed(stated, 1.0 if chosen == "speculation" else doubt if hedged else 0.0)
-    handed_over = candidate.role == "user" and is_handed_over(text)
     bears = 0.0
     if known is not None and reading.by_meaning and candidate.role != "assistant":
         bears = _between(0.0, BEARING * (known - BEARS_AT), BEARING_CAP)
-    density = 0.0 if handed_over else min(1.0, _density(worth, reading.threshold, candidate.source) + bears)
+    density = 0.0 if heard.handed_over else min(1.0, _density(worth, reading.threshold, candidate.source) + bears)
     scores = _scores(
         density,
         NEUTRAL if task_similarity is None else NEUTRAL + TASK_PULL * _between(-1, task_similarity / UNRELATED - 1, 1),
@@ -152,7 +141,7 @@ def judge(
         _guessed(stated, 1.0 if kind == "speculation" else doubt),
         settings,
     )
-    keep = scores.total >= settings.threshold and not handed_over
+    keep = scores.total >= settings.threshold and not heard.handed_over
     status: Literal["active", "pending"] = "pending" if chosen == "speculation" else "active"
     momentary = "momentary" in wording.cues and lasting < MOMENTARY_BELOW and chosen != "event"
     evidence: dict[str, object] = {
@@ -161,9 +150,9 @@ def judge(
             "needed": reading.threshold,
             "words": reading.told,
             "cues": sorted(wording.cues - _HEDGES - _SPANS_OF_TIME),
-            "handed_over": handed_over,
-            "answers": answers,
-            "vital": vital,
+            "handed_over": heard.handed_over,
+            "answers": heard.answers,
+            "vital": heard.vital,
             "bears": round(bears, 4),
         },
         "relevance": {"similarity": None if task_similarity is None else round(task_similarity, 4)},
@@ -186,33 +175,9 @@ def judge(
         status=status,
         confidence=round(sure, 2),
         ttl_seconds=MOMENTARY_TTL if keep and momentary else None,
-        reason=_reason(status, chosen, scores, language)
-        if keep
-        else _why_not(wording, candidate, scores, handed_over, language),
+        reason=_reason(status, chosen, scores, language) if keep else _why_not(heard, candidate, scores),
         evidence=evidence,
     )
-
-
-def _vital(candidate: Candidate, wording: Wording) -> bool:
-    """Whether the user tells of themselves or their family what harms when it is forgotten, such as an allergy.
-
-    To skip one of these costs more than to keep a hundred texts too many, so no probability decides about it.
-    """
-    if candidate.role != "user" or not wording.cues & _OWN or wording.cues & _NOT_MEANT:
-        return False
-    return bool(present(candidate.text, "vital"))
-
-
-def _answers(candidate: Candidate) -> bool:
-    """Whether it is a short answer to a question about somebody: alone it says little, with its question it is a fact.
-
-    What answers an offer or asks back is none.
-    """
-    asked, text = candidate.context, candidate.text
-    if candidate.role != "user" or asked is None or not is_short_answer(text, asked):
-        return False
-    about = present(asked)
-    return bool(about & _ABOUT_SOMEBODY) and "offer" not in about and not present(text) & _NO_ANSWER
 
 
 def _kind(odds: Mapping[str, float], wording: Wording, *, answers: bool) -> Kind:
@@ -263,8 +228,8 @@ def _refused(
     settings: GateSettings,
     kind: Kind | None,
     confidence: float | None,
-    language: Language,
 ) -> Verdict:
+    language = language_of(candidate.text)
     nothing = Scores(
         density=0.0, relevance=0.0, durability=0.0, explicitness=0.0, total=0.0, threshold=settings.threshold
     )
@@ -298,15 +263,16 @@ def _reason(status: str, kind: Kind, scores: Scores, language: Language) -> str:
     return sentence(f"reasons.{key}", language).format(kind=sentence(f"reasons.{kind}", language), parts=listed)
 
 
-def _why_not(wording: Wording, candidate: Candidate, scores: Scores, handed_over: bool, language: Language) -> str:
-    if handed_over:
+def _why_not(heard: Heard, candidate: Candidate, scores: Scores) -> str:
+    cues, language = heard.wording.cues, heard.language
+    if heard.handed_over:
         what = "transform"
     elif candidate.role == "tool":
         what = "tool"
     elif candidate.role == "assistant":
-        what = "recap" if "recap" in wording.cues else "offer"
+        what = "recap" if "recap" in cues else "offer"
     else:
-        what = next((cue for cue in _REASONS if cue in wording.cues), "nothing")
+        what = next((cue for cue in _REASONS if cue in cues), "nothing")
     return sentence("reasons.skip", language).format(
         what=sentence(f"skipped.{what}", language), total=scores.total, threshold=scores.threshold
     )

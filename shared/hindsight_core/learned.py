@@ -85,6 +85,17 @@ class Reading(NamedTuple):
     told: dict[str, float]
 
 
+class Spoken(NamedTuple):
+    """A text's wording, and what the model makes of it before there is a vector."""
+
+    wording: Wording
+    row: Floats
+    products: Floats
+    known: list[str]
+    places: NDArray[np.intp]
+    weights: Floats
+
+
 class Learned:
     """The model. Safe to use from many threads; about half a millisecond a text."""
 
@@ -110,30 +121,36 @@ class Learned:
         listed = np.asarray(arrays["grams"], dtype=np.uint8).tobytes().decode("utf-8").split("\n")
         self._index = {gram: i for i, gram in enumerate(listed)}
 
-    def read(self, wording: Wording, vector: Floats | None, *, embedding_model: str | None = None) -> Reading:
-        """The probabilities of a text's classes; `vector` is used where it is of the model that the weights know."""
+    def hear(self, wording: Wording) -> Spoken:
+        """The part of `read` that needs no vector."""
         row = dense(wording, self.card)
+        known = [gram for gram in wording.grams if gram in self._index]
+        places, weights = tfidf(wording.grams, self._index, self._idf)
+        return Spoken(wording, row, self._support[:, self._wording_start :] @ row, known, places, weights)
+
+    def read(self, spoken: Spoken, vector: Floats | None, *, embedding_model: str | None = None) -> Reading:
+        """The probabilities of a text's classes; `vector` is used where it is of the model that the weights know."""
+        row, role = spoken.row, spoken.wording.role
         by_meaning = vector is not None and self.card.fits(embedding_model, vector.shape[0])
         if vector is not None and by_meaning:
-            x = np.concatenate([np.asarray(vector, dtype=np.float32) @ self._projection, row])
-            squared = self._lengths + x @ x - 2 * (self._support @ x)
+            place = np.asarray(vector, dtype=np.float32) @ self._projection
+            products = self._support[:, : self._wording_start] @ place + spoken.products
+            squared = self._lengths + (place @ place + row @ row) - 2 * products
         else:
-            squared = self._plain_lengths + row @ row - 2 * (self._support[:, self._wording_start :] @ row)
+            squared = self._plain_lengths + row @ row - 2 * spoken.products
         which = 0 if by_meaning else 1
         scores = np.exp(-self.card.gamma * np.maximum(squared, 0)) @ self._dual[which]
-        found, weights = tfidf(wording.grams, self._index, self._idf)
-        told = weights[:, None] * self._primal[which][found]
+        told = spoken.weights[:, None] * self._primal[which][spoken.places]
         scores = scores + told.sum(axis=0)
         link = self.card.link if by_meaning else self.card.plain_link
         odds = likely(scores[None], link, self.card.apart if by_meaning else self.card.plain_apart)[0]
         probabilities = dict(zip(self.card.classes, odds.tolist(), strict=True))
-        known = [gram for gram in wording.grams if gram in self._index]
         # What speaks for the first class speaks against all others.
-        spoken: Floats = -told[:, 0]
-        strongest: list[int] = np.argsort(-np.abs(spoken), kind="stable")[:SHOWN].tolist()
-        said = {known[i]: round(float(spoken[i]), 3) for i in strongest}
+        spoken_for: Floats = -told[:, 0]
+        strongest: list[int] = np.argsort(-np.abs(spoken_for), kind="stable")[:SHOWN].tolist()
+        said = {spoken.known[i]: round(float(spoken_for[i]), 3) for i in strongest}
         thresholds = self.card.thresholds if by_meaning else self.card.plain_thresholds
-        threshold = thresholds.get(wording.role, thresholds["user"])
+        threshold = thresholds.get(role, thresholds["user"])
         return Reading(probabilities, np.asarray(scores, dtype=np.float32), threshold, by_meaning, said)
 
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from hindsight_core.alignment import pieces
 from hindsight_core.cues import LANGUAGES, lower_case, present
 from hindsight_core.models import Memory
+from hindsight_core.readings import kept
 from hindsight_core.temporal import find_range, find_ranges
 
 _DAY = timedelta(days=1)
@@ -36,7 +37,7 @@ def happened_again(new: Memory, old: Memory, zone: tzinfo = UTC) -> bool:
         return now[0] >= then[1] or then[0] >= now[1]
     if (now is not None and now[0] > before) or (then is not None and then[0] > told):
         return True
-    return told.date() != before.date() and bool(present(new.content, "occurrence"))
+    return told.date() != before.date() and _again(new.content)
 
 
 def says_no_more(new: Memory, old: Memory) -> bool:
@@ -60,9 +61,20 @@ def _told(memory: Memory, zone: tzinfo) -> datetime | None:
     return (memory.observed_at or memory.valid_from).astimezone(zone)
 
 
+@kept(256)
+def _again(text: str) -> bool:
+    return bool(present(text, "occurrence"))
+
+
 def _span(text: str, told: datetime) -> tuple[datetime, datetime] | None:
     """The time that a text names, if it is a day or less: a week may hold both."""
-    found = find_range(text, told)
+    return _named(text, told.replace(tzinfo=None), told.fold, told.tzinfo)
+
+
+@kept(1024)
+def _named(text: str, clock: datetime, fold: int, zone: tzinfo | None) -> tuple[datetime, datetime] | None:
+    # By the clock on the wall and the zone: the same instant is another day elsewhere, and yet equal.
+    found = find_range(text, clock.replace(tzinfo=zone, fold=fold))
     if found is None or found.start is None or found.end is None or found.end - found.start > _DAY:
         return None
     return found.start, found.end

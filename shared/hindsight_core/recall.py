@@ -70,7 +70,7 @@ def recall_needed(
         return plain
     model = shipped("recall")
     wording = message_wording(text, recent)
-    reading = model.read(wording, vector, embedding_model=embedding_model)
+    reading = model.read(model.hear(wording), vector, embedding_model=embedding_model)
     needed = reading.probabilities["yes"] >= reading.threshold
     evidence: dict[str, object] = {
         "probability": round(reading.probabilities["yes"], 4),

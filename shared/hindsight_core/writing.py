@@ -19,6 +19,7 @@ from hindsight_core.errors import Conflict, FieldError, InvalidInput, MissingExt
 from hindsight_core.extraction import Candidate
 from hindsight_core.filtering import theirs
 from hindsight_core.gate import GateSettings, Verdict, find_secret, judge
+from hindsight_core.hearing import Heard, hear
 from hindsight_core.journal import Journal
 from hindsight_core.judging import Judge, Question, Ruling
 from hindsight_core.models import Scope
@@ -28,10 +29,13 @@ from hindsight_core.planning import Texts, WritePlan
 from hindsight_core.reconciliation import ReconcileSettings
 from hindsight_core.requests import WriteRequest
 from hindsight_core.responses import WriteResponse
+from hindsight_core.slots import read
 from hindsight_core.stores import MemoryStore, Receipt, Vector
 from hindsight_core.summary import embedded_text
 
 ATTEMPTS = 64
+# Seconds that the embedder has to itself.
+HEAD_START = 0.001
 _log = logging.getLogger("hindsight.writing")
 
 
@@ -163,11 +167,17 @@ class Writer:
                 judged[i] = judge(candidate, vector=None, settings=self._gate)
             else:
                 open_.append(i)
-        vectors = await passages.of([embedded_text(offered[i].text) for i in open_])
-        stated = await passages.of([embedded_text(offered[i].statement) for i in open_])
-        # In one batch, what the kept ones will need; most are kept, and a text costs more in a batch of its own.
-        await passages.of([text for i in open_ for text in (offered[i].text, *offered[i].previous)])
-        task = (await passages.of([request.task]))[0] if request.task and self._embedder is not None else None
+        texts = {i: (embedded_text(offered[i].text), embedded_text(offered[i].statement)) for i in open_}
+        asked = [request.task] if request.task and self._embedder is not None else []
+        # All in one batch, also what only the kept ones will need: most are kept, and a text costs more in a batch of
+        # its own.
+        wanted = [text for i in open_ for text in (*texts[i], offered[i].text, *offered[i].previous)]
+        embedding = asyncio.ensure_future(passages.of([*wanted, *asked]))
+        _, heard = await asyncio.gather(embedding, self._meanwhile(embedding, request, [offered[i] for i in open_]))
+        vectors = await passages.of([texts[i][0] for i in open_])
+        stated = await passages.of([texts[i][1] for i in open_])
+        task = (await passages.of(asked))[0] if asked else None
+        hearing = dict(zip(open_, heard, strict=True))
 
         def verdict_of(i: int, bare: Vector, said: Vector, known: float | None = None) -> Verdict:
             return judge(
@@ -179,6 +189,7 @@ class Writer:
                 confidence=request.confidence,
                 embedding_model=passages.model,
                 known=known,
+                heard=hearing[i],
             )
 
         verdicts = [verdict_of(*each) for each in zip(open_, vectors, stated, strict=True)]
@@ -197,6 +208,20 @@ class Writer:
             _, mixed = await passages.pair(embedded_text(text), text, turns)
             judged[i] = Kept(candidate=offered[i], verdict=verdict, bare=bare, mixed=mixed)
         return judged
+
+    async def _meanwhile(
+        self, embedding: asyncio.Future[list[Vector]], request: WriteRequest, open_: list[Candidate]
+    ) -> list[Heard]:
+        """What decisions rest on besides vectors, read while these are being made."""
+        # The embedder's thread cannot begin before this one lets go.
+        await asyncio.wait([embedding], timeout=HEAD_START)
+        heard: list[Heard] = []
+        for candidate in open_:
+            heard.append(hear(candidate))
+            if request.reconcile != "none":
+                read(candidate.text)
+            await asyncio.sleep(0)
+        return heard
 
     async def _known(self, scope: Scope, times: Times, vectors: list[Vector]) -> list[float | None]:
         """For each vector the cosine of the nearest memory of the same user, None where there is none."""

@@ -73,6 +73,17 @@ class Residents:
         finally:
             resident.lock.release()
 
+    def follow(self, connection: sqlite3.Connection, namespace: str) -> None:
+        """Catch up where the namespace is in memory and few changed since."""
+        with self._lock:
+            resident = self._held.get(namespace)
+        if resident is not None and resident.lock.acquire(blocking=False):
+            try:
+                if resident.is_nearly_current(connection, _FEW):
+                    self._catch_up(connection, resident)
+            finally:
+                resident.lock.release()
+
     def clear(self) -> None:
         """Forget all."""
         with self._lock:

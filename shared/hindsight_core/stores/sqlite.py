@@ -6,13 +6,14 @@ import asyncio
 import sqlite3
 from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hindsight_core.errors import ConfigurationError, StoreUnavailable
+from hindsight_core.errors import ConfigurationError, HindsightError, StoreUnavailable
 from hindsight_core.models import AuditEvent, MemoryType, Retrieval, Run, Status
 from hindsight_core.remains import forms_of, in_files
 from hindsight_core.responses import Component
@@ -104,7 +105,9 @@ class SqliteStore:
                 self._wiped = self._connections.wipe(wait=self._erase_wait if changes.erases else 0.0)
             return sequence
 
-        return await self._on(self._writer, run)
+        sequence = await self._on(self._writer, run)
+        self._follow(namespace)
+        return sequence
 
     async def get(self, namespace: str, ids: Sequence[str], *, waiting: bool = True) -> list[Record]:  # noqa: ARG002
         return await self._read(lambda connection: reading.get(connection, namespace, ids))
@@ -288,6 +291,17 @@ class SqliteStore:
                 return None if resident is None else work(connection, resident)
 
         return self._connections.read_at_once(run)
+
+    def _follow(self, namespace: str) -> None:
+        """Have a namespace in memory catch up with a commit behind its back, so that the next call need not."""
+
+        def run() -> None:
+            with suppress(HindsightError):
+                self._connections.read(lambda connection: self._residents.follow(connection, namespace))
+
+        # By the writer, so that nobody reads while what was erased is wiped; not where the store is closing.
+        with suppress(RuntimeError):
+            self._writer.submit(run)
 
     async def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         return await self._on(self._readers, lambda: self._connections.read(work))
