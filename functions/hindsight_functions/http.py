@@ -124,11 +124,17 @@ def create_app(
             app.state.settings, app.state.service = found, own
             app.state.access, app.state.limits = Access(own.tokens, found), Limits(own.cache, found)
             app.state.metrics.vectors = own.vectors
+            warming: asyncio.Task[None] | None = None
             try:
                 if service is None:
                     await own.start()
+                if embedder:
+                    warming = asyncio.create_task(own.warm())
                 yield
             finally:
+                if warming is not None:
+                    warming.cancel()
+                    await asyncio.wait([warming])
                 if service is None:
                     await own.aclose()
 

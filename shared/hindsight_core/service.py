@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from typing import TypeVar
 
@@ -82,6 +83,7 @@ from hindsight_core.transfer import Transfer
 from hindsight_core.turns import Turns
 from hindsight_core.undoing import Undoer
 from hindsight_core.updating import Updater
+from hindsight_core.warming import warm
 from hindsight_core.wordings import Wording
 from hindsight_core.writing import Writer
 
@@ -148,6 +150,13 @@ class MemoryService:
         await self._store.prepare(identity)
         if self._embedder is not None:
             self._warming = asyncio.create_task(_warm(self._embedder))
+
+    async def warm(self) -> None:
+        """Have a thread do what first calls would wait for, once the model is loaded; for who will answer many."""
+        if self._warming is not None:
+            await asyncio.shield(self._warming)
+        with suppress(HindsightError):
+            await asyncio.to_thread(warm)
 
     async def flush(self) -> None:
         """Write the statistics and the retrieval log of the searches so far."""
