@@ -12,7 +12,7 @@ import pytest
 from hindsight_core.cues import language_of
 from hindsight_core.embedding import Embedder
 from hindsight_core.extraction import Candidate
-from hindsight_core.gate import GateSettings, Verdict, find_secret, judge
+from hindsight_core.gate import GateSettings, Verdict, find_secret, judge, weigh
 from hindsight_core.handover import is_handed_over
 from hindsight_core.hearing import hear
 from hindsight_core.learned import shipped
@@ -345,8 +345,10 @@ async def test_what_was_heard_before_there_was_a_vector_changes_no_verdict(embed
         one = candidate(text, role, context="Does your brother eat fish?")
         (vector,) = await embedder.embed([one.statement], "passage")
         for known in (None, 0.6):
-            heard = judge(one, vector=vector, known=known, heard=hear(one))
-            assert heard == judge(one, vector=vector, known=known)
+            heard = hear(one)
+            plain = judge(one, vector=vector, known=known)
+            assert judge(one, vector=vector, known=known, heard=heard) == plain
+            assert judge(one, vector=vector, known=known, heard=heard, reading=weigh(heard, vector)) == plain
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import sqlite3
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +17,9 @@ from msgspec.structs import replace
 from hindsight_core.errors import Conflict
 from hindsight_core.ranking import Weights, formula
 from hindsight_core.stores import ChangeSet, Record, Where, exact, near
-from hindsight_core.stores.bare import BareVectors
+from hindsight_core.stores.bare import BareVectors, Rows
 from hindsight_core.stores.columns import Columns
-from hindsight_core.stores.matrix import Matrix
+from hindsight_core.stores.matrix import Matrix, Vectors
 from hindsight_core.stores.postings import Postings
 from hindsight_core.stores.resident import Resident
 from hindsight_core.stores.residents import Residents
@@ -438,4 +439,31 @@ async def test_a_namespace_in_memory_follows_a_commit_by_itself(tmp_path: Path) 
         await store.commit(NAMESPACE, put)  # the writer is done with what came before
     residents: Residents = store._residents
     assert residents._held[NAMESPACE].sequence == sequence
+    await store.aclose()
+
+
+async def test_many_vectors_are_not_read_from_the_file_on_the_event_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    question, other = unit(1, 64), unit(2, 64)
+    # Their context says nothing of them, so that each may be the nearest.
+    records = [record(memory(f"{n:04}"), unit(10 + n, 64), [other, other]) for n in range(1000)]
+    store = SqliteStore(tmp_path / "a.db")
+    await store.commit(NAMESPACE, puts(*records))
+    await store.rank(NAMESPACE, search(vector=question))  # now it is in memory
+    where: list[str] = []
+    read = BareVectors.read
+
+    def told(self: BareVectors, file: sqlite3.Connection, rows: Rows, dimension: int) -> Vectors:
+        where.append(threading.current_thread().name)
+        return read(self, file, rows, dimension)
+
+    monkeypatch.setattr(BareVectors, "read", told)
+    first = await store.neighbours(NAMESPACE, np.stack([question]), EVERYTHING, 5)
+    assert where
+    assert threading.current_thread().name not in where
+    where.clear()
+    again = await store.neighbours(NAMESPACE, np.stack([question]), EVERYTHING, 5)
+    assert {*where} == {threading.current_thread().name}  # now they are known
+    assert [n.cosine for n in again[0]] == [n.cosine for n in first[0]]
     await store.aclose()

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from hindsight_core.cues import Language, language_of, sentence
 from hindsight_core.extraction import Candidate
 from hindsight_core.hearing import Heard, hear
-from hindsight_core.learned import shipped
+from hindsight_core.learned import Reading, shipped
 from hindsight_core.models import Kind, MemoryType, Scores, Source
 from hindsight_core.redaction import find_secret as find_secret
 from hindsight_core.wording import Wording
@@ -101,15 +101,16 @@ def judge(
     embedding_model: str | None = None,
     known: float | None = None,
     heard: Heard | None = None,
+    reading: Reading | None = None,
 ) -> Verdict:
     """Whether to keep a candidate, and as what. Pure: the same arguments give the same verdict.
 
     `vector` is the centred unit passage vector of the candidate's `statement`; without one, or with one of another
     model than the weights were made for (`embedding_model`; None means theirs), the wording decides alone.
     `task_similarity`, in [0, 1], says how near the text is to the task; `known` is its cosine to the nearest memory of
-    its user; `heard` is what `hear` says of the candidate, where somebody has asked it. A given `kind` or `confidence`
-    is taken as it is, except that speculation is never surer than 0.5; without them a hedge lowers the confidence by
-    how much of a guess it makes it.
+    its user; `heard` and `reading` are what `hear` and `weigh` say of the candidate, where somebody has asked them. A
+    given `kind` or `confidence` is taken as it is, except that speculation is never surer than 0.5; without them a
+    hedge lowers the confidence by how much of a guess it makes it.
     """
     if heard is None:
         secret = find_secret(candidate.text)
@@ -117,7 +118,8 @@ def judge(
             return _refused(secret, candidate, settings, kind, confidence)
         heard = hear(candidate)
     wording, language = heard.wording, heard.language
-    reading = shipped("gate").read(heard.spoken, vector, embedding_model=embedding_model)
+    if reading is None:
+        reading = weigh(heard, vector, embedding_model)
     odds = reading.probabilities
     worth = 1.0 - odds["none"]
     if heard.answers:
@@ -178,6 +180,11 @@ def judge(
         reason=_reason(status, chosen, scores, language) if keep else _why_not(heard, candidate, scores),
         evidence=evidence,
     )
+
+
+def weigh(heard: Heard, vector: NDArray[np.float32] | None, embedding_model: str | None = None) -> Reading:
+    """The model's word on a candidate; for the vector see `judge`."""
+    return shipped("gate").read(heard.spoken, vector, embedding_model=embedding_model)
 
 
 def _kind(odds: Mapping[str, float], wording: Wording, *, answers: bool) -> Kind:

@@ -18,7 +18,7 @@ from hindsight_core.embedding import Embedder
 from hindsight_core.errors import Conflict, FieldError, InvalidInput, MissingExtra, ProviderUnavailable
 from hindsight_core.extraction import Candidate
 from hindsight_core.filtering import theirs
-from hindsight_core.gate import GateSettings, Verdict, find_secret, judge
+from hindsight_core.gate import GateSettings, Verdict, find_secret, judge, weigh
 from hindsight_core.hearing import Heard, hear
 from hindsight_core.journal import Journal
 from hindsight_core.judging import Judge, Question, Ruling
@@ -172,34 +172,44 @@ class Writer:
         # All in one batch, also what only the kept ones will need: most are kept, and a text costs more in a batch of
         # its own.
         wanted = [text for i in open_ for text in (*texts[i], offered[i].text, *offered[i].previous)]
-        embedding = asyncio.ensure_future(passages.of([*wanted, *asked]))
-        _, heard = await asyncio.gather(embedding, self._meanwhile(embedding, request, [offered[i] for i in open_]))
+        embedded: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        reading = asyncio.create_task(
+            _meanwhile(embedded, [offered[i] for i in open_], compared=request.reconcile != "none")
+        )
+        try:
+            await passages.of([*wanted, *asked])
+        finally:
+            embedded.set_result(None)
+        heard = await reading
         vectors = await passages.of([texts[i][0] for i in open_])
         stated = await passages.of([texts[i][1] for i in open_])
         task = (await passages.of(asked))[0] if asked else None
-        hearing = dict(zip(open_, heard, strict=True))
+        model = passages.model
+        readings = [weigh(one, said, model) for one, said in zip(heard, stated, strict=True)]
 
-        def verdict_of(i: int, bare: Vector, said: Vector, known: float | None = None) -> Verdict:
+        def verdict_of(at: int, known: float | None = None) -> Verdict:
+            bare = vectors[at]
             return judge(
-                offered[i],
-                vector=said,
+                offered[open_[at]],
+                vector=stated[at],
                 task_similarity=None if task is None else self._similarity(bare, task),
                 settings=self._gate,
                 kind=request.kind,
                 confidence=request.confidence,
-                embedding_model=passages.model,
+                embedding_model=model,
                 known=known,
-                heard=hearing[i],
+                heard=heard[at],
+                reading=readings[at],
             )
 
-        verdicts = [verdict_of(*each) for each in zip(open_, vectors, stated, strict=True)]
+        verdicts = [verdict_of(at) for at in range(len(open_))]
         near = await self._known(
             scope, times, [v for v, found in zip(vectors, verdicts, strict=True) if not found.keep]
         )
-        for at, (i, bare, said) in enumerate(zip(open_, vectors, stated, strict=True)):
+        for at, (i, bare) in enumerate(zip(open_, vectors, strict=True)):
             verdict = verdicts[at]
             if not verdict.keep and near:
-                verdict = verdict_of(i, bare, said, near.pop(0))
+                verdict = verdict_of(at, near.pop(0))
             if not (verdict.keep or request.force) or verdict.refused:
                 judged[i] = verdict
                 continue
@@ -208,20 +218,6 @@ class Writer:
             _, mixed = await passages.pair(embedded_text(text), text, turns)
             judged[i] = Kept(candidate=offered[i], verdict=verdict, bare=bare, mixed=mixed)
         return judged
-
-    async def _meanwhile(
-        self, embedding: asyncio.Future[list[Vector]], request: WriteRequest, open_: list[Candidate]
-    ) -> list[Heard]:
-        """What decisions rest on besides vectors, read while these are being made."""
-        # The embedder's thread cannot begin before this one lets go.
-        await asyncio.wait([embedding], timeout=HEAD_START)
-        heard: list[Heard] = []
-        for candidate in open_:
-            heard.append(hear(candidate))
-            if request.reconcile != "none":
-                read(candidate.text)
-            await asyncio.sleep(0)
-        return heard
 
     async def _known(self, scope: Scope, times: Times, vectors: list[Vector]) -> list[float | None]:
         """For each vector the cosine of the nearest memory of the same user, None where there is none."""
@@ -236,6 +232,20 @@ class Writer:
         calibration = self._embedder.calibration
         cosine = float(left @ right)
         return min(1.0, max(0.0, (cosine - calibration.lo) / (calibration.hi - calibration.lo)))
+
+
+async def _meanwhile(embedded: asyncio.Future[None], candidates: Sequence[Candidate], *, compared: bool) -> list[Heard]:
+    """What decisions rest on besides vectors, read while these are being made."""
+    # The embedder's thread cannot begin before this one lets go.
+    await asyncio.wait([embedded], timeout=HEAD_START)
+    heard: list[Heard] = []
+    for candidate in candidates:
+        if heard:
+            await asyncio.sleep(0)
+        heard.append(hear(candidate))
+        if compared:
+            read(candidate.text)
+    return heard
 
 
 def _without_secrets(candidate: Candidate) -> Candidate:

@@ -50,6 +50,11 @@ class BareVectors:
                 self._vectors[taken] = fresh[::-1][last]
         return found
 
+    def unread(self, rows: Rows) -> int:
+        """How many of these rows would have to be read from the file."""
+        with self._lock:
+            return int(np.count_nonzero(self._rows[rows % _PLACES] != rows))
+
     def clear(self) -> None:
         """Forget all: rows may stand for other memories now."""
         with self._lock:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from hindsight_core.scoring import Floats
 from hindsight_core.stores import Neighbour, Vector, Where
-from hindsight_core.stores.bare import BareVectors
+from hindsight_core.stores.bare import BareVectors, Rows
 from hindsight_core.stores.columns import Slots
 from hindsight_core.stores.reading import records_at
 from hindsight_core.stores.resident import Resident
@@ -36,8 +36,12 @@ def neighbours(
     vectors: NDArray[np.float32],
     where: Where,
     limit: int,
-) -> list[list[Neighbour]]:
-    """See `MemoryStore.neighbours`; the resident holds the state that the connection's transaction sees."""
+    most: int | None = None,
+) -> list[list[Neighbour]] | None:
+    """See `MemoryStore.neighbours`; the resident holds the state that the connection's transaction sees.
+
+    None where more than `most` vectors would have to be read from the file for one of them.
+    """
     if resident.matrix is None:
         return [[] for _ in vectors]
     held = resident["live"] & ~np.isnan(resident["closeness"])
@@ -48,6 +52,8 @@ def neighbours(
         mixed = resident.cosines(block.T, slots)
         for vector, cosines in zip(block, mixed.T, strict=True):
             chosen = slots[_promising(cosines, resident["closeness"][slots], limit)]
+            if most is not None and bare.unread(_apart(resident, chosen)) > most:
+                return None
             exact = _exact(resident, bare, connection, vector, chosen)
             order = np.lexsort((resident["id"][chosen], exact))[::-1][:limit]
             answers.append(_answer(connection, resident["row"][chosen[order]].tolist(), exact[order]))
@@ -64,6 +70,12 @@ def _promising(mixed: NDArray[np.float32], closeness: NDArray[np.float32], limit
     chosen = likely + across >= SURE
     chosen[np.argpartition(likely, len(likely) - breadth)[len(likely) - breadth :]] = True
     return np.flatnonzero(chosen)
+
+
+def _apart(resident: Resident, slots: Slots) -> Rows:
+    """The rows in the file of those whose bare vector is not the mixed one."""
+    rows: Rows = resident["row"][slots[resident["closeness"][slots] != 1.0]]
+    return rows
 
 
 def _exact(

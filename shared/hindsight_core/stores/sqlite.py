@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Literal, TypeVar
 
@@ -43,6 +44,8 @@ from hindsight_core.stores.selection import Selection
 
 T = TypeVar("T")
 _READERS = 4
+# So many vectors are read from the file in a moment; more of them by another thread.
+_READ_AT_ONCE = 64
 _PAGE = 500
 
 
@@ -122,15 +125,17 @@ class SqliteStore:
         def work(connection: sqlite3.Connection, resident: Resident) -> RankedPage:
             return exact.rank(resident, connection, query)
 
-        return await self._searched(namespace, work)
+        found = self._at_hand(namespace, work)
+        return await self._caught_up(namespace, work) if found is None else found
 
     async def neighbours(
         self, namespace: str, vectors: NDArray[np.float32], where: Where, limit: int
     ) -> list[list[Neighbour]]:
-        def work(connection: sqlite3.Connection, resident: Resident) -> list[list[Neighbour]]:
-            return near.neighbours(resident, self._residents.bare, connection, vectors, where, limit)
+        def work(most: int | None, connection: sqlite3.Connection, resident: Resident) -> list[list[Neighbour]] | None:
+            return near.neighbours(resident, self._residents.bare, connection, vectors, where, limit, most)
 
-        return await self._searched(namespace, work, short=len(vectors) == 1)
+        found = self._at_hand(namespace, partial(work, _READ_AT_ONCE)) if len(vectors) == 1 else None
+        return found or await self._caught_up(namespace, partial(work, None)) or []
 
     async def scan(
         self, namespace: str, where: Where, *, after: str | None, limit: int, vectors: bool = True
@@ -267,12 +272,8 @@ class SqliteStore:
 
         await asyncio.get_running_loop().run_in_executor(None, run)
 
-    async def _searched(
-        self, namespace: str, work: Callable[[sqlite3.Connection, Resident], T], *, short: bool = True
-    ) -> T:
-        """The answer of `work` over a namespace in memory: here and now where that and the work are `short`."""
-        if short and (found := self._at_hand(namespace, work)) is not None:
-            return found
+    async def _caught_up(self, namespace: str, work: Callable[[sqlite3.Connection, Resident], T]) -> T:
+        """The answer of `work` over a namespace in memory."""
 
         def run(connection: sqlite3.Connection) -> T:
             with self._residents.caught_up(connection, namespace) as resident:
@@ -280,7 +281,7 @@ class SqliteStore:
 
         return await self._read(run)
 
-    def _at_hand(self, namespace: str, work: Callable[[sqlite3.Connection, Resident], T]) -> T | None:
+    def _at_hand(self, namespace: str, work: Callable[[sqlite3.Connection, Resident], T | None]) -> T | None:
         """The answer of `work`, here and now, where a namespace is small and in memory almost as it is; else None.
 
         A change of thread there and back takes longer than a search among a thousand memories.
