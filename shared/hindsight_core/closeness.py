@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-from hindsight_core.likeness import identifiers
 from hindsight_core.slots import Reading
 
 
@@ -29,7 +28,7 @@ def closeness(a: Reading, b: Reading, cosine: float, best: float, rank: int) -> 
         "longest_shared": float(min(10, max(map(len, shared), default=0))),
         "name_shared": float(bool(a.names & b.names)),
         "value_shared": float(both_state and bool(a.states & b.states)),
-        "identifier_shared": float(both_state and bool(identifiers(a) & identifiers(b))),
+        "identifier_shared": float(both_state and bool(a.identifiers & b.identifiers)),
         "kin_shared": float(bool(a.kin & b.kin)),
         "kin_other": float(bool(a.kin) != bool(b.kin) or bool(a.kin and b.kin and not a.kin & b.kin)),
         "place_shared": float(bool(a.place & b.place)),

@@ -48,7 +48,8 @@ def _is_legible(value: object, name: str) -> bool:
         return _fault(value, name) is None
     if isinstance(value, msgspec.Struct):
         names = zip(value.__struct_fields__, value.__struct_encode_fields__, strict=True)
-        return all(_is_legible(getattr(value, name), encoded) for name, encoded in names)
+        fields = ((getattr(value, name), encoded) for name, encoded in names)
+        return all(held is None or _is_legible(held, encoded) for held, encoded in fields)
     if isinstance(value, dict):
         items = cast("dict[object, object]", value).items()
         return all(_is_legible(key, "") and _is_legible(item, str(key).rpartition(".")[2]) for key, item in items)

@@ -20,6 +20,7 @@ UNSURE_BELOW = 0.6
 CERTAIN = 0.9
 KINDS: tuple[ValueKind, ...] = ("number", "time", "date", "weekday", "code")
 _NEAR = 3
+_NONE: frozenset[str] = frozenset()
 
 
 def likeness(new: Memory, old: Memory, a: Reading, b: Reading) -> dict[str, float]:
@@ -135,18 +136,18 @@ def _has_digit(items: Sequence[str]) -> bool:
 
 def _values(a: Reading, b: Reading) -> dict[str, float]:
     found = {"conflict": float(value_conflict(a, b)), "same_frame": float(a.frame == b.frame)}
+    old, new = a.norms, b.norms
     for kind in KINDS:
-        before = {v.norm for v in a.values if v.kind == kind}
-        after = {v.norm for v in b.values if v.kind == kind}
+        before, after = old.get(kind, _NONE), new.get(kind, _NONE)
         found |= {
             f"{kind}_same": float(bool(before) and before <= after),
-            f"{kind}_shared": float(bool(before & after)),
-            f"{kind}_other": float(bool(before) and bool(after) and not before & after),
+            f"{kind}_shared": float(not before.isdisjoint(after)),
+            f"{kind}_other": float(bool(before) and bool(after) and before.isdisjoint(after)),
             f"{kind}_came": float(not before and bool(after)),
             f"{kind}_gone": float(bool(before) and not after),
         }
     numbers = [(v, w) for v in a.values for w in b.values if v.kind == w.kind == "number" and v.norm != w.norm]
-    units = {v.unit for v in a.values if v.unit}, {v.unit for v in b.values if v.unit}
+    units = a.units, b.units
     found |= {
         "unit_shared": float(bool(units[0] & units[1])),
         "unit_other": float(bool(units[0]) and bool(units[1]) and not units[0] & units[1]),
@@ -187,7 +188,7 @@ def _facets(a: Reading, b: Reading) -> dict[str, float]:
 
 
 def _codes(a: Reading, b: Reading) -> dict[str, float]:
-    old, new = identifiers(a), identifiers(b)
+    old, new = a.identifiers, b.identifiers
     return {
         "identifier_shared": float(bool(old & new)),
         "identifier_other": float(bool(old) and bool(new) and not old & new),
@@ -198,19 +199,8 @@ def _codes(a: Reading, b: Reading) -> dict[str, float]:
 
 def identifiers_alike(a: Reading, b: Reading) -> bool:
     """Whether they name two identifiers that are easily mistaken for each other, and none in common."""
-    old, new = identifiers(a), identifiers(b)
+    old, new = a.identifiers, b.identifiers
     return bool(old and new) and not old & new and any(_alike(x, y) for x in old for y in new)
-
-
-def identifiers(reading: Reading) -> frozenset[str]:
-    """Codes, and bare numbers of three digits or more without a unit."""
-    if not reading.values:
-        return frozenset()
-    return frozenset(
-        v.norm
-        for v in reading.values
-        if v.kind == "code" or (v.kind == "number" and not v.unit and len(v.norm) >= 3 and "." not in v.norm)
-    )
 
 
 def _alike(x: str, y: str) -> bool:
@@ -255,20 +245,19 @@ def _cues(a: Reading, b: Reading) -> dict[str, float]:
             f"{name}_old": float(bool(before)),
             f"{name}_flips": float(bool(before) != bool(after)),
         }
-    known = set(pieces(a.text))
-    new = pieces(b.text)
     found |= {
-        "change_near": _near(new, known, b.change + b.end),
-        "negation_near": _near(new, known, b.negation),
+        "change_near": _near(a, b, b.change + b.end),
+        "negation_near": _near(a, b, b.negation),
         "asks": float(b.text.rstrip().endswith(("?", "？"))),
     }
     return found
 
 
-def _near(new: tuple[str, ...], known: set[str], cues: tuple[str, ...]) -> float:
-    """Whether a cue stands within three pieces of a piece of the old text."""
+def _near(a: Reading, b: Reading, cues: tuple[str, ...]) -> float:
+    """Whether a cue of the new text stands within three pieces of a piece of the old one."""
     if not cues:
         return 0.0
+    known, new = {*pieces(a.text)}, pieces(b.text)
     marks = {piece for cue in cues for piece in PIECE.findall(cue)}
     at = [i for i, piece in enumerate(new) if piece in marks]
     kept = [j for j, piece in enumerate(new) if piece in known and piece not in marks]

@@ -19,7 +19,7 @@ from hindsight_core.attributes import Attribute, Fit, Naming, attribute_of, fit
 from hindsight_core.lexical import stop_words, tokens
 from hindsight_core.readings import kept
 from hindsight_core.subjects import Opening, Subject, content_of, subject_of
-from hindsight_core.values import Value, normalised, read_values, same_value
+from hindsight_core.values import Value, ValueKind, normalised, read_values, same_value
 
 Language: TypeAlias = Literal["zh", "en"]
 
@@ -29,6 +29,7 @@ _RENEWED = re.compile(r"新的?([\u3400-\u4dbf\u4e00-\u9fff]{2,4})|\bnew ((?:[a-
 _FIRST = re.compile(r"^\W*([A-ZÀ-Þ][\w-]*\w)")
 _EDGES = re.compile(r"^(?:(?!-\d)[\W_])+|[\W_]+$")
 _GAPS = re.compile(r"[\s\W_]+")
+_LONG_NUMBER = 3
 _CUES = ("change", "hedge", "addition", "negation", "past", "end", "restating")
 
 
@@ -68,6 +69,8 @@ class Reading(msgspec.Struct, frozen=True):
     `frame` is the text without its values; `bare` the text without what does not count when texts are compared;
     `topics` what parts of a life or system its words are of; `subject` what it begins with; `attribute` what it
     names before it tells its value; `content` what it says besides values, cues and empty words, in order and as a set.
+    Of the values, `states` are kinds and normal forms, `norms` these by kind, `units` the units, and `identifiers` the
+    codes, and bare numbers of three digits or more without a unit.
     """
 
     language: Language
@@ -95,11 +98,10 @@ class Reading(msgspec.Struct, frozen=True):
     subject: Subject
     attribute: Attribute | None
     content: tuple[tuple[str, ...], frozenset[str]]
-
-    @property
-    def states(self) -> frozenset[tuple[str, str]]:
-        """Its values without their places: (kind, normal form)."""
-        return frozenset([(value.kind, value.norm) for value in self.values])
+    states: frozenset[tuple[str, str]]
+    norms: dict[ValueKind, frozenset[str]]
+    units: frozenset[str]
+    identifiers: frozenset[str]
 
 
 def language_of(text: str) -> Language:
@@ -229,7 +231,17 @@ def read(text: str) -> Reading:
         subject=subject_of(plain, wording(language).opening, _groups(language, "kin"), spaced=language == "en"),
         attribute=attribute_of(plain, wording(language).naming, _groups(language, "kin"), spaced=language == "en"),
         content=content_of(plain, values, _spoken(cues), _empty(language)),
+        states=frozenset([(value.kind, value.norm) for value in values]),
+        norms={kind: frozenset([v.norm for v in values if v.kind == kind]) for kind in {v.kind for v in values}},
+        units=frozenset([value.unit for value in values if value.unit]),
+        identifiers=frozenset([value.norm for value in values if _identifies(value)]),
     )
+
+
+def _identifies(value: Value) -> bool:
+    if value.kind == "code":
+        return True
+    return value.kind == "number" and not value.unit and len(value.norm) >= _LONG_NUMBER and "." not in value.norm
 
 
 def _spoken(cues: dict[str, tuple[str, ...]]) -> list[str]:
@@ -247,16 +259,18 @@ def _without(text: str, values: tuple[Value, ...]) -> str:
 
 def value_conflict(a: Reading, b: Reading) -> bool:
     """Whether both state values of one kind and none of the old ones is kept; `same_value` says what is kept."""
-    for kind in {value.kind for value in a.values}:
+    for kind in a.norms.keys() & b.norms.keys():
         before = [value for value in a.values if value.kind == kind]
         after = [value for value in b.values if value.kind == kind]
-        if after and not any(same_value(v, w) for v in before for w in after):
+        if not any(same_value(v, w) for v in before for w in after):
             return True
     return False
 
 
 def facets_of(a: Reading, b: Reading) -> tuple[int, int]:
     """Of how many facets both state the same value, and of how many only others."""
+    if not a.facets or not b.facets:
+        return 0, 0
     before, after = dict[str, set[str]](), dict[str, set[str]]()
     for reading, values in ((a, before), (b, after)):
         for facet, value in reading.facets:

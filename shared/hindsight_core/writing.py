@@ -78,7 +78,7 @@ class Writer:
         if request.reconcile == "judge" and self._arbiter is None:
             raise InvalidInput.of("reconcile", "there is no judge here: HINDSIGHT_JUDGE names none")
         scope = caller.scope(request)
-        fingerprint = _fingerprint(request)
+        fingerprint = "" if request.idempotency_key is None else _fingerprint(request)
         spent = await self._answered(scope, request, fingerprint)
         if isinstance(spent, WriteResponse):
             return spent

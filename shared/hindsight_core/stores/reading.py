@@ -24,6 +24,8 @@ _RECORD = (
     " JOIN terms t ON t.row = m.row LEFT JOIN vectors v ON v.row = m.row LEFT JOIN access a ON a.row = m.row"
     " WHERE "
 )
+# Of rows that are known no terms are asked for.
+_KNOWN = _RECORD.replace(" JOIN terms t ON t.row = m.row", "")
 _BARE_RECORD = _RECORD.replace("v.bare, v.mixed", "NULL, NULL").replace(" LEFT JOIN vectors v ON v.row = m.row", "")
 _DECODE: dict[Log, Callable[[bytes], Any]] = {
     "events": decode_event,
@@ -101,7 +103,7 @@ def erasures(connection: sqlite3.Connection, namespace: str, after: str | None, 
 def records_at(connection: sqlite3.Connection, rows: Sequence[int]) -> dict[int, Record]:
     """The records in these rows of the file, by row."""
     marks = ",".join("?" * len(rows))
-    return {row[7]: unpack(row[:6]) for row in connection.execute(f"{_RECORD} m.row IN ({marks})", tuple(rows))}
+    return {row[7]: unpack(row[:6]) for row in connection.execute(f"{_KNOWN} m.row IN ({marks})", tuple(rows))}
 
 
 def scan(
