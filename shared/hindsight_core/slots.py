@@ -232,10 +232,15 @@ def read(text: str) -> Reading:
         attribute=attribute_of(plain, wording(language).naming, _groups(language, "kin"), spaced=language == "en"),
         content=content_of(plain, values, _spoken(cues), _empty(language)),
         states=frozenset([(value.kind, value.norm) for value in values]),
-        norms={kind: frozenset([v.norm for v in values if v.kind == kind]) for kind in {v.kind for v in values}},
+        norms=_norms(values),
         units=frozenset([value.unit for value in values if value.unit]),
         identifiers=frozenset([value.norm for value in values if _identifies(value)]),
     )
+
+
+def _norms(values: tuple[Value, ...]) -> dict[ValueKind, frozenset[str]]:
+    kinds: set[ValueKind] = {value.kind for value in values}
+    return {kind: frozenset([value.norm for value in values if value.kind == kind]) for kind in kinds}
 
 
 def _identifies(value: Value) -> bool:
