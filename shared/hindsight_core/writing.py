@@ -178,6 +178,9 @@ class Writer:
         )
         try:
             await passages.of([*wanted, *asked])
+        except BaseException:
+            reading.cancel()
+            raise
         finally:
             embedded.set_result(None)
         heard = await reading
