@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from hindsight_core.embedding import Embedder
 from hindsight_core.errors import ProviderUnavailable
-from hindsight_core.indexing import mix
-from hindsight_core.stores import Vector
+from hindsight_core.indexing import index_fields, mix
+from hindsight_core.models import Memory
+from hindsight_core.stores import Record, Vector
 
 
 class Passages:
@@ -42,3 +45,19 @@ class Passages:
         (bare,) = await self.of([embedded])
         whole = None if embedded == content else (await self.of([content]))[0]
         return bare, mix(bare, list(previous), whole)
+
+    async def records(self, memories: Sequence[Memory]) -> list[Record]:
+        """The memories as they are stored with vectors of this model; working memory has none."""
+        searched = [memory for memory in memories if memory.memory_type != "working"]
+        texts = [(memory.embedded_text, memory.content, memory.context) for memory in searched]
+        await self.of([text for several in texts for text in several if text])
+        records: list[Record] = []
+        for memory in memories:
+            if memory.memory_type == "working":
+                records.append(Record(memory=memory, index=index_fields(memory)))
+                continue
+            previous = await self.of([memory.context] if memory.context else [])
+            bare, mixed = await self.pair(memory.embedded_text, memory.content, previous)
+            stored = replace(memory, embedding_model=self.model)
+            records.append(Record(memory=stored, index=index_fields(stored), bare=bare, mixed=mixed))
+        return records

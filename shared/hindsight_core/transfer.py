@@ -19,14 +19,13 @@ from hindsight_core.caller import Caller
 from hindsight_core.embedding import Embedder
 from hindsight_core.errors import Conflict, HindsightError, InvalidInput
 from hindsight_core.filtering import where_of
-from hindsight_core.indexing import index_fields
 from hindsight_core.ledger import open_ledger
 from hindsight_core.lines import FORMAT, Counts, End, Erased, Events, Header, Line, Runs
 from hindsight_core.models import AuditEvent, Memory, Run, Status
 from hindsight_core.passages import Passages
 from hindsight_core.requests import BATCH_LIMIT, ExportRequest, ListRequest, Request
 from hindsight_core.responses import ImportProblem, ImportReport, problem_of
-from hindsight_core.stores import MemoryStore, Record, Where
+from hindsight_core.stores import MemoryStore, Where
 from hindsight_core.transcription import Parsed, parsed
 
 _NARROWER = ("user_id", "agent_id", "session_id", "task_id")
@@ -140,7 +139,7 @@ class Transfer:
             work = _Import(self._store, target, read, caller)
             await work.look()
             ledger = open_ledger("import", target, now, caller)
-            for record in await self._records(work.fresh, passages):
+            for record in await passages.records(work.fresh):
                 ledger.add(record, "imported", "Imported as it was.")
             changes = ledger.changes(imported=tuple(work.runs), history=work.events, tombstones=tuple(work.gone))
             if not (changes.events or changes.imported or changes.tombstones):
@@ -160,21 +159,6 @@ class Transfer:
             note=_NOTE if work.left_out else "",
             problems=tuple(sorted([*problems, *work.problems], key=lambda problem: problem.line)),
         )
-
-    async def _records(self, memories: list[Memory], passages: Passages) -> list[Record]:
-        searched = [memory for memory in memories if memory.memory_type != "working"]
-        texts = [(memory.embedded_text, memory.content, memory.context) for memory in searched]
-        await passages.of([text for several in texts for text in several if text])
-        records: list[Record] = []
-        for memory in memories:
-            if memory.memory_type == "working":
-                records.append(Record(memory=memory, index=index_fields(memory)))
-                continue
-            previous = await passages.of([memory.context] if memory.context else [])
-            bare, mixed = await passages.pair(memory.embedded_text, memory.content, previous)
-            stored = replace(memory, embedding_model=passages.model)
-            records.append(Record(memory=stored, index=index_fields(stored), bare=bare, mixed=mixed))
-        return records
 
 
 class _Import:

@@ -7,14 +7,14 @@ typed fields of `Where`.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Collection, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
 from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from hindsight_core.errors import ConfigurationError, MissingExtra
+from hindsight_core.errors import ConfigurationError, MissingExtra, StoreUnavailable
 from hindsight_core.indexing import IndexFields
 from hindsight_core.models import (
     AuditEvent,
@@ -190,6 +190,8 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Log: TypeAlias = Literal["events", "runs", "retrievals"]
+Embed: TypeAlias = Callable[[Sequence[Memory]], Awaitable[list[Record]]]
+"""Gives memories the vectors of a model: their records, in this order, named for that model."""
 
 
 class MemoryStore(Protocol):
@@ -348,6 +350,19 @@ class MemoryStore(Protocol):
         """Take what was erased off the disk now, where that is left to a later time."""
         ...
 
+    async def reembed(
+        self, identity: str, embed: Embed, told: Callable[[int, int], None], *, delete_old: bool = False
+    ) -> int:
+        """Give every memory the vectors of the model `identity` while others read and write; how many were embedded.
+
+        What it was broken off at, by whatever, it goes on with when it is called again. Only in the end, in one go, the
+        new vectors and the new identity take the place of the old ones: whoever was prepared for those is refused with
+        `StoreUnavailable` from then on, where vectors are searched or written. `embed` is never given working memory,
+        and `told` hears how many memories are done of how many. The old vectors are kept where that costs nothing but
+        their place, unless `delete_old`.
+        """
+        ...
+
     async def check(self) -> Component:
         """Whether the store answers, in words for an operator."""
         ...
@@ -355,6 +370,15 @@ class MemoryStore(Protocol):
     async def aclose(self) -> None:
         """Release everything; acknowledged commits are on disk already."""
         ...
+
+
+def moved(place: str, stored: str | None, known: str) -> StoreUnavailable:
+    """The error of a process that works with the model `known` where the vectors of `stored` have come in its place."""
+    return StoreUnavailable(
+        f"The vectors at {place} are those of {stored} by now, and this process works with {known}.",
+        remedy="Restart it with the embedder that they were made with (HINDSIGHT_EMBEDDER, and the settings of its"
+        " dimension and calibration).",
+    )
 
 
 def open_store(url: str, *, cache_bytes: int = 1 << 30) -> MemoryStore:

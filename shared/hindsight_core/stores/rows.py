@@ -87,7 +87,7 @@ Row: TypeAlias = tuple[bytes, bytes, int | None, int | None, bytes | None, bytes
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # JSON, because metadata may hold whole numbers of any size, which MessagePack cannot.
-_encode_memory = msgspec.json.Encoder().encode
+encode_memory = msgspec.json.Encoder().encode
 decode_memory = msgspec.json.Decoder(Memory).decode
 _encode_fields = msgspec.msgpack.Encoder().encode
 decode_fields = msgspec.msgpack.Decoder(IndexFields).decode
@@ -140,7 +140,7 @@ def pack(record: Record) -> Packed:
             memory.pinned,
             _facts(memory, index, bare, mixed),
         ),
-        memory=_encode_memory(replace(memory, access_count=0, last_accessed_at=None)),
+        memory=encode_memory(replace(memory, access_count=0, last_accessed_at=None)),
         fields=_encode_fields(index),
         text=pack_terms(index.text),
         context=pack_terms(index.context),
@@ -151,9 +151,6 @@ def pack(record: Record) -> Packed:
 
 
 def _facts(memory: Memory, index: IndexFields, bare: bytes | None, mixed: bytes | None) -> bytes:
-    closeness = math.nan
-    if bare is not None:
-        closeness = 1.0 if mixed is None else min(1.0, float(widen(bare) @ widen(mixed)))
     observed_at, expires_at = _millis(memory.observed_at), _millis(memory.expires_at)
     facts = (
         CODES["status"][memory.status],
@@ -173,9 +170,22 @@ def _facts(memory: Memory, index: IndexFields, bare: bytes | None, mixed: bytes 
         NEVER if expires_at is None or memory.pinned else expires_at,
         memory.confidence,
         memory.half_life_days or math.nan,
-        closeness,
+        _closeness(bare, mixed),
     )
     return np.array(facts, FACTS).tobytes()
+
+
+def closer(facts: bytes, bare: bytes | None, mixed: bytes | None) -> bytes:
+    """The facts of a memory that has these vectors instead of others."""
+    held = np.frombuffer(facts, FACTS).copy()
+    held["closeness"] = _closeness(bare, mixed)
+    return held.tobytes()
+
+
+def _closeness(bare: bytes | None, mixed: bytes | None) -> float:
+    if bare is None:
+        return math.nan
+    return 1.0 if mixed is None else min(1.0, float(widen(bare) @ widen(mixed)))
 
 
 def scope_stamp(scope_id: str | None) -> int:

@@ -21,6 +21,7 @@ from hindsight_core.responses import Component
 from hindsight_core.stores import (
     Access,
     ChangeSet,
+    Embed,
     Head,
     Log,
     Neighbour,
@@ -31,9 +32,11 @@ from hindsight_core.stores import (
     Record,
     Where,
     exact,
+    moved,
     near,
     notes,
     reading,
+    reembedding,
 )
 from hindsight_core.stores.changes import Transaction, prune, unlog, write_log
 from hindsight_core.stores.connections import Connections
@@ -47,6 +50,8 @@ _READERS = 4
 # So many vectors are read from the file in a moment; more of them by another thread.
 _READ_AT_ONCE = 64
 _PAGE = 500
+# So many memories get their new vectors at once.
+_AT_ONCE = 100
 
 
 class SqliteStore:
@@ -65,6 +70,8 @@ class SqliteStore:
         self._residents = Residents(cache_bytes)
         self._erase_wait = erase_wait
         self._wiped = True
+        # Whose vectors are in the file as far as this process knows.
+        self._identity: str | None = None
         self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="hindsight-read")
         # SQLite has one writer at a time anyway, so the others wait here, in order, rather than for its lock.
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="hindsight-write")
@@ -75,6 +82,7 @@ class SqliteStore:
             if identity is not None and identity != stored:
                 expected = identity
                 self._connections.write(lambda connection: _identify(connection, self._path, expected))
+            self._identity = identity or stored
             self._wiped = self._connections.wipe()
 
         await self._on(self._writer, run)
@@ -99,9 +107,7 @@ class SqliteStore:
         searchable: bool = True,  # noqa: ARG002 - a commit here is always searchable
     ) -> int:
         def run() -> int:
-            sequence = self._connections.write(
-                lambda open_one: Transaction(open_one, namespace).apply(changes, expected)
-            )
+            sequence = self._connections.write(lambda open_one: self._apply(open_one, namespace, changes, expected))
             if changes.erases:
                 self._residents.bodies.clear()
             if changes.erases or not self._wiped:
@@ -123,6 +129,7 @@ class SqliteStore:
 
     async def rank(self, namespace: str, query: Query) -> RankedPage:
         def work(connection: sqlite3.Connection, resident: Resident) -> RankedPage:
+            self._guard(connection)
             return exact.rank(resident, connection, query)
 
         found = self._at_hand(namespace, work)
@@ -132,6 +139,7 @@ class SqliteStore:
         self, namespace: str, vectors: NDArray[np.float32], where: Where, limit: int
     ) -> list[list[Neighbour]]:
         def work(most: int | None, connection: sqlite3.Connection, resident: Resident) -> list[list[Neighbour]] | None:
+            self._guard(connection)
             return near.neighbours(resident, self._residents.bare, connection, vectors, where, limit, most)
 
         found = self._at_hand(namespace, partial(work, _READ_AT_ONCE)) if len(vectors) == 1 else None
@@ -253,6 +261,34 @@ class SqliteStore:
     async def remains(self, texts: Sequence[str]) -> list[str]:
         return await self._on(self._readers, lambda: in_files(self._path, forms_of(texts)))
 
+    async def reembed(
+        self,
+        identity: str,
+        embed: Embed,
+        told: Callable[[int, int], None],
+        *,
+        delete_old: bool = False,  # noqa: ARG002 - the old vectors lie in the same place
+    ) -> int:
+        if await self._read(_identity) == identity:
+            return 0
+        await self._written(lambda connection: reembedding.begin(connection, identity))
+        count = 0
+        while True:
+            done, wanted = await self._read(reembedding.sizes)
+            told(done, wanted)
+            after = 0
+            while some := await self._read(partial(reembedding.lacking, after=after, limit=_AT_ONCE)):
+                rows, memories = [row for row, _ in some], [memory for _, memory in some]
+                records = await embed(memories)
+                await self._written(partial(reembedding.add, rows=rows, records=records))
+                after, done, count = rows[-1], done + len(rows), count + len(rows)
+                told(done, max(done, wanted))
+            if await self._written(partial(reembedding.exchange, identity=identity)):
+                break
+        self._identity = identity
+        self._residents.clear()
+        return count
+
     async def expunge(self) -> None:
         def run() -> None:
             self._wiped = self._connections.wipe(wait=self._erase_wait)
@@ -304,6 +340,18 @@ class SqliteStore:
         with suppress(RuntimeError):
             self._writer.submit(run)
 
+    def _apply(self, connection: sqlite3.Connection, namespace: str, changes: ChangeSet, expected: int | None) -> int:
+        self._guard(connection)
+        return Transaction(connection, namespace).apply(changes, expected)
+
+    def _guard(self, connection: sqlite3.Connection) -> None:
+        """Raise `StoreUnavailable` where the file has got another model's vectors since it was prepared."""
+        if self._identity is not None and (stored := _identity(connection)) != self._identity:
+            raise moved(str(self._path), stored, self._identity)
+
+    async def _written(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        return await self._on(self._writer, lambda: self._connections.write(work))
+
     async def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         return await self._on(self._readers, lambda: self._connections.read(work))
 
@@ -325,5 +373,5 @@ def _identify(connection: sqlite3.Connection, path: Path, identity: str) -> None
     if (stored := _identity(connection)) != identity:
         raise ConfigurationError(
             f"The vectors in {path} were made by {stored}, not by {identity}.",
-            remedy="Use the embedder they were made with, or export the memories and import them into a new file.",
+            remedy="Use the embedder they were made with, or give the memories new vectors: hindsight reembed.",
         )

@@ -9,9 +9,9 @@ from hindsight_core.stores import Record
 from hindsight_core.stores.opensearch.connection import Connection
 from hindsight_core.stores.opensearch.documents import vectors
 from hindsight_core.stores.opensearch.indices import Action, Indices, json
-from hindsight_core.stores.opensearch.mapping import vector_fields
+from hindsight_core.stores.opensearch.mapping import fact, vector_fields
 
-PLACE = "/dimension"
+DIMENSION = "/dimension"
 
 
 class Dimensions:
@@ -22,10 +22,15 @@ class Dimensions:
         self._indices = indices
         self._known: int | None = None
 
+    @property
+    def place(self) -> str:
+        """The `_id` of what is known."""
+        return fact(DIMENSION, self._indices.generation)
+
     async def known(self) -> int | None:
         """The dimension, None as long as nothing has a vector; its fields are mapped."""
         if self._known is None:
-            (found,) = await self._indices.documents("state", [PLACE])
+            (found,) = await self._indices.documents("state", [self.place])
             if found is not None:
                 self._known = int(found["_source"]["value"])
         return self._known
@@ -49,7 +54,7 @@ class Dimensions:
         path = f"/{self._indices.name('memories')}/_mapping"
         await self._connection.request("PUT", path, vector_fields(dimension))
         source = json({"value": str(dimension)})
-        await self._indices.write([Action("state", "create", {"_id": PLACE}, source)])
+        await self._indices.write([Action("state", "create", {"_id": self.place}, source)])
         known = await self.known()
         assert known is not None
         return known

@@ -118,6 +118,11 @@ def _told(where: str, status: int, said: str, doing: str) -> StoreUnavailable:
     if is_blocked(status, said):
         detail = f"{where} takes no writes: {said}."
         remedy = "Its disk is probably full: free space, then remove the block from its indices if it is still there."
+        if "index write (api)" in said:
+            remedy = (
+                "Its memories are probably changing over to another embedding model: try again in a moment. If that was"
+                " broken off, run `hindsight reembed` again."
+            )
         return Refused(detail, remedy=remedy, said=said)
     if status in _BUSY:
         return StoreUnavailable(f"{where} is busy or starting: {said}.", remedy="Try again in a moment.")

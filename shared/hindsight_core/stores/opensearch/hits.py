@@ -47,7 +47,7 @@ async def found_in(
     hit, while the counters of the memories are on their way.
     """
     hits = [hit for page in pages for hit in page]
-    held = await _columns(indices, namespace, hits)
+    held = await columns_of(indices, namespace, hits)
     counters, kept = await both(
         accesses.of(namespace, {name: born_in(columns) for name, columns in held.items()}),
         _decoded(held, hits, meanwhile),
@@ -61,7 +61,7 @@ async def found_in(
 async def turns_before(indices: Indices, namespace: str, hits: Sequence[Json]) -> dict[str, str]:
     """Of each memory that a page of hits brought along, the turn before it, by its id; without those that have none."""
     found: dict[str, str] = {}
-    for number, (name, columns) in enumerate((await _columns(indices, namespace, hits)).items()):
+    for number, (name, columns) in enumerate((await columns_of(indices, namespace, hits)).items()):
         if number % _AT_A_TIME == 0:
             await asyncio.sleep(0)
         if turn := turn_in(columns):
@@ -69,7 +69,7 @@ async def turns_before(indices: Indices, namespace: str, hits: Sequence[Json]) -
     return found
 
 
-async def _columns(indices: Indices, namespace: str, hits: Sequence[Json]) -> dict[str, Columns]:
+async def columns_of(indices: Indices, namespace: str, hits: Sequence[Json]) -> dict[str, Columns]:
     """The columns of each hit, by the id of its memory."""
     sources: dict[str, Json | None] = {hit["sort"][-1]: _brought(hit) for hit in hits}
     # A process of an earlier version wrote these after the start that wrote all others anew: they have no columns.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from base64 import b64decode
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing
 from functools import partial
 from typing import Any, Literal
 
@@ -60,12 +61,17 @@ class Outcome(msgspec.Struct, frozen=True):
 class Indices:
     """Documents by id (as they are), searches (as of the last refresh), and bulk writes."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, *, memories: str | None = None) -> None:
+        """`memories` names the index of memories, where it is another one than its alias names."""
         self._connection = connection
+        self._memories = memories
         self._refreshers: dict[Index, PerLoop[_Refresher]] = {}
+        self.generation = 1
 
     def name(self, index: Index) -> str:
-        return alias(self._connection.address, index)
+        if index == "memories" and self._memories is not None:
+            return self._memories
+        return alias(self._connection.address, index, self.generation)
 
     async def documents(
         self, index: Index, ids: Sequence[str], *, routing: str | None = None, source: Sequence[str] | bool = True
@@ -153,8 +159,7 @@ class Indices:
     async def refresh(self, index: Index) -> None:
         """What was written before is found by searches; calls at the same time share one refresh."""
         if index not in self._refreshers:
-            path = f"/{self.name(index)}/_refresh"
-            self._refreshers[index] = PerLoop(lambda: _Refresher(self._connection, path))
+            self._refreshers[index] = PerLoop(lambda: _Refresher(self._connection, lambda: self.name(index)))
         await self._refreshers[index].get().refresh()
 
     async def expunge(self) -> None:
@@ -196,22 +201,28 @@ class Indices:
         left: list[str] = []
         for index in INDICES:
             await self.refresh(index)
-            body: Json = {"size": _PAGE, "sort": ["_doc"]}
-            page = await self._connection.request("POST", f"/{self.name(index)}/_search", body, params={"scroll": "1m"})
-            try:
-                while hits := self._complete(page)["hits"]["hits"]:
+            async with aclosing(self.scrolled(index, {"size": _PAGE})) as pages:
+                async for hits in pages:
                     for hit in hits:
                         source: Json = hit["_source"]
                         held = msgspec.json.encode(source) + b64decode(source.get("kept", ""))
                         held += source.get("record", "").encode()  # of an earlier schema
                         if any(form in held for form in forms):
                             left.append(f"The document {hit['_id']} of {self.name(index)} holds the text.")
-                    page = await self._connection.request(
-                        "POST", "/_search/scroll", {"scroll": "1m", "scroll_id": page["_scroll_id"]}
-                    )
-            finally:
-                await self._connection.request("DELETE", "/_search/scroll", {"scroll_id": [page["_scroll_id"]]})
         return left
+
+    async def scrolled(self, index: Index, body: Json) -> AsyncGenerator[list[Json]]:
+        """The hits of a search for all namespaces, in no order, as of one moment; to be closed (`aclosing`)."""
+        path, params = f"/{self.name(index)}/_search", {"scroll": "1m"}
+        page = await self._connection.request("POST", path, {**body, "sort": ["_doc"]}, params=params)
+        try:
+            while hits := self._complete(page)["hits"]["hits"]:
+                yield hits
+                page = await self._connection.request(
+                    "POST", "/_search/scroll", {"scroll": "1m", "scroll_id": page["_scroll_id"]}
+                )
+        finally:
+            await self._connection.request("DELETE", "/_search/scroll", {"scroll_id": [page["_scroll_id"]]})
 
     async def deleted(self) -> int:
         """How many deleted documents are still on the disk."""
@@ -225,8 +236,9 @@ class Indices:
         waiting = list(range(len(actions)))
         for attempt in range(_ATTEMPTS):
             lines = b"".join(actions[n].encoded(self.name(actions[n].index)) for n in waiting)
+            params = {"require_alias": "true" if self._memories is None else "false"}
             answer = await self._connection.request(
-                "POST", "/_bulk", lines, params={"require_alias": "true"}, repeatable=repeatable, part="items"
+                "POST", "/_bulk", lines, params=params, repeatable=repeatable, part="items"
             )
             put_off: list[int] = []
             for n, item in zip(waiting, answer["items"], strict=True):
@@ -261,9 +273,9 @@ class Indices:
 class _Refresher:
     """Refreshes one index for all who ask: who comes while a refresh runs shares the next one."""
 
-    def __init__(self, connection: Connection, path: str) -> None:
+    def __init__(self, connection: Connection, name: Callable[[], str]) -> None:
         self._connection = connection
-        self._path = path
+        self._name = name
         self._lock = asyncio.Lock()
         self._next: asyncio.Task[None] | None = None
 
@@ -277,7 +289,7 @@ class _Refresher:
         try:
             async with self._lock:
                 self._next = None
-                await self._connection.request("POST", self._path)
+                await self._connection.request("POST", f"/{self._name()}/_refresh")
         finally:
             if self._next is asyncio.current_task():
                 self._next = None

@@ -5,7 +5,8 @@
     PREFIX-retrievals   the retrieval log
     PREFIX-state        a head per namespace, large unfinished changes, access counters, and what the store is made for
 
-Each name is an alias of an index that ends in `-000001`, so that a later one can take its place in one step. Nothing
+Each name is an alias of an index that ends in `-000001`, so that a later one can take its place in one step: with
+another embedding model `PREFIX-memories.2` and `PREFIX-state.2` take the places of the first two names. Nothing
 is mapped on its own (`dynamic: strict`); texts travel as JSON strings in fields that are kept and not looked into.
 """
 
@@ -116,13 +117,23 @@ _SETTINGS: dict[Index, Json] = {
 }
 
 
-def alias(address: Address, index: Index) -> str:
-    """The name under which an index is read and written."""
-    return f"{address.prefix}-{index}"
+# Whose names tell the generation: a process that works with the vectors of an earlier one finds neither of them.
+OF_GENERATIONS: tuple[Index, ...] = ("memories", "state")
 
 
-def creation(address: Address, index: Index) -> tuple[str, Json]:
-    """The name of the first index behind an alias, and the body that creates it."""
+def alias(address: Address, index: Index, generation: int = 1) -> str:
+    """The name under which an index is read and written; with another embedding model comes another `generation`."""
+    name = f"{address.prefix}-{index}"
+    return f"{name}.{generation}" if generation > 1 and index in OF_GENERATIONS else name
+
+
+def fact(name: str, generation: int) -> str:
+    """The `_id` of what the store knows of the vectors of a generation, such as `/identity`."""
+    return f"{name}.{generation}" if generation > 1 else name
+
+
+def creation(address: Address, index: Index, number: int = 1) -> tuple[str, Json]:
+    """The name of the `number`th index of its kind, and the body that creates it; only the first has its alias then."""
     settings: Json = {
         "number_of_shards": address.options.shards,
         "auto_expand_replicas": "0-1",
@@ -140,7 +151,8 @@ def creation(address: Address, index: Index) -> tuple[str, Json]:
             settings["number_of_routing_shards"] = address.options.shards
             settings["routing_partition_size"] = address.options.spread
     name = alias(address, index)
-    return f"{name}-000001", {"settings": {"index": settings}, "mappings": mappings, "aliases": {name: {}}}
+    aliases: Json = {name: {}} if number == 1 else {}
+    return f"{name}-{number:06}", {"settings": {"index": settings}, "mappings": mappings, "aliases": aliases}
 
 
 def added(since: int) -> dict[Index, Json]:

@@ -4,19 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Collection
 from typing import cast
 
 from hindsight_core.errors import ConfigurationError, StoreUnavailable
+from hindsight_core.stores import moved
 from hindsight_core.stores.opensearch.connection import Connection, Json
 from hindsight_core.stores.opensearch.documents import renewed
 from hindsight_core.stores.opensearch.erasure import versioned
 from hindsight_core.stores.opensearch.failures import Foreign, Refused, excerpt, foreign
 from hindsight_core.stores.opensearch.indices import Action, Indices, json
-from hindsight_core.stores.opensearch.mapping import INDICES, SCHEMA, Index, added, creation
+from hindsight_core.stores.opensearch.mapping import (
+    INDICES,
+    OF_GENERATIONS,
+    SCHEMA,
+    Index,
+    added,
+    alias,
+    creation,
+    fact,
+)
 
 _SCHEMA = "/schema"
-_IDENTITY = "/identity"
+IDENTITY = "/identity"
 ATTEMPTS = 10
 PAUSE = 2.0
 GREETING = 2.0
@@ -44,9 +55,19 @@ class Preparation:
         self._attempts = attempts
         self._pause = pause
         self._greeting = greeting
+        # Whose vectors there are as far as this process knows.
+        self._identity: str | None = None
 
     async def prepare(self, identity: str | None) -> None:
         """See `MemoryStore.prepare`."""
+        generation = self._indices.generation
+        try:
+            await self._patiently(identity)
+        except BaseException:
+            self._indices.generation = generation
+            raise
+
+    async def _patiently(self, identity: str | None) -> None:
         address = self._connection.address
         loop = asyncio.get_running_loop()
         began = loop.time()
@@ -85,16 +106,33 @@ class Preparation:
             )
         if schema < SCHEMA:
             await self._migrate(schema)
+        place = fact(IDENTITY, self._indices.generation)
+        self._identity = identity or stored.get(place)
         if identity is None:
             return
-        if _IDENTITY not in stored:
-            await self._indices.write([_fact(_IDENTITY, identity)])
+        if place not in stored:
+            await self._indices.write([_fact(place, identity)])
             stored = await self._stored(greeting) or {}
-        if stored.get(_IDENTITY) != identity:
+        if stored.get(place) != identity:
             raise ConfigurationError(
-                f"The vectors at {self._connection.address} were made by {stored.get(_IDENTITY)}, not by {identity}.",
-                remedy="Use the embedder they were made with, or export the memories and import them elsewhere.",
+                f"The vectors at {self._connection.address} were made by {stored.get(place)}, not by {identity}.",
+                remedy="Use the embedder they were made with, or give the memories new vectors: hindsight reembed.",
             )
+
+    async def identity(self) -> str | None:
+        """Whose vectors there are now, in the present generation."""
+        place = fact(IDENTITY, self._indices.generation)
+        return (await self._facts()).get(place)
+
+    async def moved(self) -> StoreUnavailable | None:
+        """What is the matter where the names of this generation are gone: another model's vectors have come."""
+        later = Indices(self._connection)
+        later.generation = self._latest(await self._aliases(GREETING))
+        if later.generation == self._indices.generation:
+            return None
+        (found,) = await later.documents("state", [fact(IDENTITY, later.generation)])
+        stored = None if found is None else found["_source"]["value"]
+        return moved(str(self._connection.address), stored, self._identity or "the one before")
 
     async def _probe(self) -> None:
         """Raise `ConfigurationError` for a serverless collection that lacks what this store is built on.
@@ -139,15 +177,27 @@ class Preparation:
 
     async def _there(self, greeting: float) -> set[Index]:
         """The indices whose names are known."""
-        names: dict[str, Index] = {self._indices.name(index): index for index in INDICES}
-        path, within = f"/_cat/aliases/{','.join(names)}", min(greeting, self._connection.address.options.timeout)
+        known = await self._aliases(greeting)
+        self._indices.generation = self._latest(known)
+        return {index for index in INDICES if self._indices.name(index) in known}
+
+    def _latest(self, aliases: Collection[str]) -> int:
+        form = re.compile(re.escape(alias(self._connection.address, "state")) + r"\.(\d+)")
+        return max([1, *(int(found[1]) for name in aliases if (found := form.fullmatch(name)))])
+
+    async def _aliases(self, greeting: float) -> set[str]:
+        """The names that are known, of whatever generation."""
+        address = self._connection.address
+        names = [alias(address, index) for index in INDICES]
+        names += [f"{alias(address, index)}.*" for index in OF_GENERATIONS]
+        path, within = f"/_cat/aliases/{','.join(names)}", min(greeting, address.options.timeout)
         known = await self._connection.request("GET", path, params={"format": "json"}, within=within)
         if not isinstance(known, list):
-            raise foreign(self._connection.address, excerpt(known))
-        return {names[alias["alias"]] for alias in cast(list[dict[str, str]], known)}
+            raise foreign(address, excerpt(known))
+        return {found["alias"] for found in cast(list[dict[str, str]], known)}
 
     async def _facts(self) -> dict[str, str]:
-        places = [_SCHEMA, _IDENTITY]
+        places = [_SCHEMA, fact(IDENTITY, self._indices.generation)]
         found = await self._indices.documents("state", places)
         return {place: one["_source"]["value"] for place, one in zip(places, found, strict=True) if one is not None}
 

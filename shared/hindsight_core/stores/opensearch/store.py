@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncGenerator, Collection, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from contextlib import aclosing, asynccontextmanager
 from typing import Any, Literal, NamedTuple
 
@@ -20,6 +20,7 @@ from hindsight_core.responses import Component
 from hindsight_core.stores import (
     Access,
     ChangeSet,
+    Embed,
     Head,
     Log,
     Neighbour,
@@ -44,7 +45,7 @@ from hindsight_core.stores.opensearch.documents import (
     record_of,
 )
 from hindsight_core.stores.opensearch.erasure import Eraser
-from hindsight_core.stores.opensearch.failures import Refused
+from hindsight_core.stores.opensearch.failures import Missing, Refused
 from hindsight_core.stores.opensearch.frequencies import Frequencies
 from hindsight_core.stores.opensearch.heads import Heads, State
 from hindsight_core.stores.opensearch.hits import found_in
@@ -55,6 +56,7 @@ from hindsight_core.stores.opensearch.moments import Moments
 from hindsight_core.stores.opensearch.notes import Notes
 from hindsight_core.stores.opensearch.perusal import Perusal
 from hindsight_core.stores.opensearch.preparation import Preparation
+from hindsight_core.stores.opensearch.reembedding import Reembedding, concrete, drop_old, unshut
 from hindsight_core.stores.opensearch.search import Search
 from hindsight_core.stores.opensearch.survey import footing
 from hindsight_core.stores.opensearch.vocabularies import Vocabularies
@@ -303,6 +305,19 @@ class OpenSearchStore:
         async with self._in_time():
             return await self._notes.write(name, text, expected)
 
+    async def reembed(
+        self, identity: str, embed: Embed, told: Callable[[int, int], None], *, delete_old: bool = False
+    ) -> int:
+        count = 0
+        if await self._preparation.identity() != identity:
+            work = Reembedding(self._connection, self._indices, self._intents, identity, embed, told)
+            count = await work.run()
+        behind = await concrete(self._connection, self._indices.generation)
+        await unshut(self._connection, behind["state"])
+        if delete_old:
+            await drop_old(self._connection, behind["memories"])
+        return count
+
     async def check(self) -> Component:
         async with self._in_time():
             await self._indices.search("memories", None, {"size": 0, "terminate_after": 1})
@@ -378,6 +393,8 @@ class OpenSearchStore:
         try:
             async with asyncio.timeout(timeout):
                 yield
+        except Missing as exc:
+            raise await self._preparation.moved() or exc from exc
         except TimeoutError as exc:
             raise _OutOfTime(
                 f"OpenSearch at {self._connection.address} was not done within {timeout:g} s.",

@@ -1,0 +1,60 @@
+"""The command that changes the embedding model of a store while it is used: reembed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from hindsight_core.assembly import embedder_of
+from hindsight_core.cli import tables
+from hindsight_core.cli.commands import command
+from hindsight_core.cli.files import progress_bar
+from hindsight_core.cli.target import Target
+from hindsight_core.errors import InvalidInput
+from hindsight_core.models import Memory
+from hindsight_core.passages import Passages
+from hindsight_core.stores import Record, open_store
+
+
+@command("reembed")
+async def reembed(
+    target: Target,
+    delete_old: Annotated[
+        bool, typer.Option("--delete-old", help="Delete the old vectors' index of an OpenSearch afterwards.")
+    ] = False,
+) -> None:
+    """Give all memories of a store vectors of HINDSIGHT_EMBEDDER, while those who use it go on with the old model.
+
+    Broken off, it goes on where it was when it is run again. In the end the new vectors take the place of the old ones,
+    and every process with the old model is refused: restart it with the new one.
+    """
+    if target.url is not None:
+        raise InvalidInput.of("--url", "a server's memories get new vectors where they are; run this on its machine")
+    settings = target.settings()
+    embedder = embedder_of(settings)
+    store = open_store(settings.store, cache_bytes=settings.cache_mb << 20)
+    try:
+        # A model that is calibrated while starting has its name only then.
+        await embedder.embed([], "passage")
+        await store.prepare(None)
+
+        async def embed(memories: Sequence[Memory]) -> list[Record]:
+            return await Passages(embedder).records(memories)
+
+        with progress_bar() as progress:
+            bar = progress.add_task("memories", total=None)
+            count = await store.reembed(
+                embedder.identity.name,
+                embed,
+                lambda done, total: progress.update(bar, completed=done, total=total),
+                delete_old=delete_old,
+            )
+    finally:
+        await store.aclose()
+        await embedder.aclose()
+    if target.as_json:
+        tables.say_json({"embedded": count, "embedding_model": embedder.identity.name})
+        return
+    tables.console().print(f"{count} memories embedded; all vectors are those of {embedder.identity.name}.")
