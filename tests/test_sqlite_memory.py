@@ -120,6 +120,33 @@ async def test_a_namespace_in_use_is_not_evicted_nor_is_one_that_is_larger_than_
     other.close()
 
 
+async def test_what_is_let_go_while_it_is_waited_for_does_not_count_any_more(tmp_path: Path) -> None:
+    store = await filled(tmp_path / "a.db", 2, 20)
+    file, other = connection(tmp_path / "a.db"), connection(tmp_path / "a.db")
+    residents = Residents(limit=1)
+    with residents.caught_up(file, "n0") as first:
+        pass
+    await store.commit("n0", puts(record(memory("late", namespace="n0"), unit(3, 64)), run_id="late"))
+    await store.aclose()
+
+    class Overtaken:
+        """The lock of a namespace that makes room for another between being found and being locked."""
+
+        def __init__(self, lock: threading.Lock) -> None:
+            self._lock = lock
+            self.release, self.locked = lock.release, lock.locked
+
+        def acquire(self, blocking: bool = True) -> bool:
+            with residents.caught_up(other, "n1"):
+                pass
+            return self._lock.acquire(blocking)
+
+    first.lock = Overtaken(first.lock)  # type: ignore[assignment]  # pyright: ignore[reportAttributeAccessIssue]
+    residents.follow(file, "n0")
+    assert first.size == 21
+    assert residents._sizes.keys() == residents._held.keys() == {"n1"}
+
+
 async def test_a_store_with_a_tiny_cache_answers_as_one_with_a_large_one(tmp_path: Path) -> None:
     await (await filled(tmp_path / "a.db", 3, 50)).aclose()
     large, tiny = SqliteStore(tmp_path / "a.db"), SqliteStore(tmp_path / "a.db", cache_bytes=0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import sqlite3
+import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Generator
@@ -108,6 +109,8 @@ class Residents:
         """By how many bytes it grew; others may have to go for it."""
         with self._lock:
             grown = resident.nbytes - self._sizes.get(resident.namespace, 0)
+            if self._held.get(resident.namespace) is not resident:  # another thread let it go meanwhile
+                return grown
             self._sizes[resident.namespace] = resident.nbytes
             total = sum(self._sizes.values())
             for namespace, held in list(self._held.items()):
@@ -121,6 +124,8 @@ class Residents:
 
 def _trim_heap() -> None:
     """Give freed memory back to the system, where the C library can (glibc keeps it otherwise)."""
+    if sys.platform == "win32":  # has no library of the whole process
+        return
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
