@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from typing import Any
 
@@ -35,6 +35,7 @@ class Watched(Connection):
         self.refused = False
         self.meanwhile: Callable[[], Awaitable[None]] | None = None
         self.paths: list[tuple[str, str]] = []
+        self.opened: list[str] = []
 
     async def _send(self, method: str, path: str, body: Any, params: Any, within: float) -> Any:
         self.paths.append((method, path))
@@ -43,7 +44,10 @@ class Watched(Connection):
         if path == "/_search" and b"after" in repr(body).encode() and self.meanwhile is not None:
             happens, self.meanwhile = self.meanwhile, None
             await happens()
-        return await super()._send(method, path, body, params, within)
+        answer = await super()._send(method, path, body, params, within)
+        if method == "POST" and path.endswith("point_in_time"):
+            self.opened.append(answer["pit_id"])
+        return answer
 
 
 @pytest.fixture(autouse=True)
@@ -68,22 +72,23 @@ async def store(connection: Watched) -> AsyncGenerator[OpenSearchStore]:
 
 
 @pytest.fixture
-def left_open(opensearch_url: str) -> Any:
-    """How many points in time there are on the node."""
+def left_open(connection: Watched, opensearch_url: str) -> Callable[[], int]:
+    """How many points in time of this store's the node still has; there may be others' on it."""
 
     def count() -> int:
         answer = httpx.get(f"{opensearch_url}/_search/point_in_time/_all")
-        return len(answer.json().get("pits", [])) if answer.status_code == 200 else 0
+        there = answer.json().get("pits", []) if answer.status_code == 200 else []
+        return len({pit["pit_id"] for pit in there} & set(connection.opened))
 
     return count
 
 
-def close_all(url: str) -> None:
-    httpx.delete(f"{url}/_search/point_in_time/_all").raise_for_status()
+def close_all(url: str, pits: Sequence[str]) -> None:
+    httpx.request("DELETE", f"{url}/_search/point_in_time", json={"pit_id": pits}).raise_for_status()
 
 
 async def test_what_changes_while_it_is_read_does_neither_appear_nor_disappear(
-    store: OpenSearchStore, left_open: Any
+    store: OpenSearchStore, left_open: Callable[[], int]
 ) -> None:
     read: list[Record] = []
     async with aclosing(store.whole(NAMESPACE, EVERYTHING)) as pages:
@@ -99,7 +104,7 @@ async def test_what_changes_while_it_is_read_does_neither_appear_nor_disappear(
     assert left_open() == 0
 
 
-async def test_an_erasure_ends_the_moment(store: OpenSearchStore, left_open: Any) -> None:
+async def test_an_erasure_ends_the_moment(store: OpenSearchStore, left_open: Callable[[], int]) -> None:
     read: list[Record] = []
     async with aclosing(store.whole(NAMESPACE, EVERYTHING)) as pages:
         async for page in pages:
@@ -113,7 +118,7 @@ async def test_an_erasure_ends_the_moment(store: OpenSearchStore, left_open: Any
 
 
 async def test_a_reading_that_is_broken_off_fails_or_is_cancelled_leaves_no_point_in_time(
-    store: OpenSearchStore, connection: Watched, left_open: Any, monkeypatch: pytest.MonkeyPatch
+    store: OpenSearchStore, connection: Watched, left_open: Callable[[], int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with aclosing(store.whole(NAMESPACE, EVERYTHING)) as pages:
         await anext(pages)
@@ -161,17 +166,19 @@ async def test_where_points_in_time_are_refused_each_page_is_of_its_own_moment(
     assert len(await store.census(NAMESPACE, ["active"])) == len(RECORDS)
 
 
-async def test_a_moment_that_is_gone_is_told_as_that(store: OpenSearchStore, opensearch_url: str) -> None:
+async def test_a_moment_that_is_gone_is_told_as_that(
+    store: OpenSearchStore, connection: Watched, opensearch_url: str
+) -> None:
     async with aclosing(store.whole(NAMESPACE, EVERYTHING)) as pages:
         await anext(pages)
-        close_all(opensearch_url)
+        close_all(opensearch_url, connection.opened)
         with pytest.raises(StoreUnavailable, match="no longer has the moment") as caught:
             await anext(pages)
     assert caught.value.remedy == "Begin to read again."
 
 
 async def test_whom_a_text_is_quoted_by_is_read_without_counters(
-    store: OpenSearchStore, connection: Watched, left_open: Any
+    store: OpenSearchStore, connection: Watched, left_open: Callable[[], int]
 ) -> None:
     connection.paths.clear()
     assert await store.following(NAMESPACE, ["Turn 3."]) == ["m03"]
@@ -183,7 +190,7 @@ async def test_whom_a_text_is_quoted_by_is_read_without_counters(
 
 
 async def test_a_census_of_many_users_is_of_one_moment(
-    store: OpenSearchStore, connection: Watched, opensearch_place: OpenSearchPlace, left_open: Any
+    store: OpenSearchStore, connection: Watched, opensearch_place: OpenSearchPlace, left_open: Callable[[], int]
 ) -> None:
     expected = {(one.memory.user_id, one.memory.memory_type): 1 for one in RECORDS}
     assert await store.census(NAMESPACE, ["active"]) == expected
