@@ -259,3 +259,25 @@ async def test_whoever_works_with_the_old_model_is_refused_from_then_on(using: M
     assert await store.head(NAMESPACE) == before
     assert (await store.head("unheard")).sequence == 0
     await store.commit(NAMESPACE, puts(new(memory("late")), run_id="late"))
+
+
+@pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
+async def test_whoever_held_the_old_models_vectors_is_told_so_after_writes_with_the_new_one(
+    using: MemoryStore, open_it: Open
+) -> None:
+    old_query = search(["kettle"], vector("kettle", 16))
+    assert (await using.rank(NAMESPACE, old_query)).hits  # now it is in memory
+    await reembed(open_it, Embeds())
+    store = await open_it(NEW)
+    written = await store.commit(NAMESPACE, puts(new(memory("late")), run_id="late"))
+    for attempt in (
+        using.rank(NAMESPACE, old_query),
+        using.neighbours(NAMESPACE, vector("kettle", 16)[None, :], EVERYTHING, 3),
+        using.neighbours(NAMESPACE, vector("kettle tea", 16)[None, :].repeat(2, axis=0), EVERYTHING, 3),
+    ):
+        with pytest.raises(StoreUnavailable, match=NEW) as caught:
+            await attempt
+        assert "Restart" in caught.value.remedy
+    # What needs no vector is still answered.
+    assert (await using.head(NAMESPACE)).sequence == written
+    assert len(await using.scan(NAMESPACE, EVERYTHING, after=None, limit=1)) == 1

@@ -7,7 +7,7 @@ import sqlite3
 import sys
 import threading
 from collections import OrderedDict
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 from hindsight_core.stores.bare import BareVectors
@@ -36,10 +36,16 @@ class Residents:
         self.bodies = Bodies()
 
     @contextmanager
-    def caught_up(self, connection: sqlite3.Connection, namespace: str) -> Generator[Resident]:
+    def caught_up(
+        self,
+        connection: sqlite3.Connection,
+        namespace: str,
+        guard: Callable[[sqlite3.Connection], object] | None = None,
+    ) -> Generator[Resident]:
         """The namespace as the connection's transaction sees it; nobody else uses it meanwhile.
 
-        The transaction must not have read anything yet.
+        The transaction must not have read anything yet. What `guard` raises about what it sees keeps it from being
+        read in.
         """
         with self._lock:
             resident = self._held.get(namespace)
@@ -47,6 +53,8 @@ class Residents:
                 resident = self._held[namespace] = Resident(namespace, self.bodies)
             self._held.move_to_end(namespace)
         with resident.lock:
+            if guard is not None:
+                guard(connection)
             self._catch_up(connection, resident)
             yield resident
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import sqlite3
 from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -46,6 +47,7 @@ from hindsight_core.stores.schema import migrate
 from hindsight_core.stores.selection import Selection
 
 T = TypeVar("T")
+_log = logging.getLogger("hindsight.store")
 _READERS = 4
 # So many vectors are read from the file in a moment; more of them by another thread.
 _READ_AT_ONCE = 64
@@ -129,7 +131,6 @@ class SqliteStore:
 
     async def rank(self, namespace: str, query: Query) -> RankedPage:
         def work(connection: sqlite3.Connection, resident: Resident) -> RankedPage:
-            self._guard(connection)
             return exact.rank(resident, connection, query)
 
         found = self._at_hand(namespace, work)
@@ -139,7 +140,6 @@ class SqliteStore:
         self, namespace: str, vectors: NDArray[np.float32], where: Where, limit: int
     ) -> list[list[Neighbour]]:
         def work(most: int | None, connection: sqlite3.Connection, resident: Resident) -> list[list[Neighbour]] | None:
-            self._guard(connection)
             return near.neighbours(resident, self._residents.bare, connection, vectors, where, limit, most)
 
         found = self._at_hand(namespace, partial(work, _READ_AT_ONCE)) if len(vectors) == 1 else None
@@ -312,7 +312,7 @@ class SqliteStore:
         """The answer of `work` over a namespace in memory."""
 
         def run(connection: sqlite3.Connection) -> T:
-            with self._residents.caught_up(connection, namespace) as resident:
+            with self._residents.caught_up(connection, namespace, self._guard) as resident:
                 return work(connection, resident)
 
         return await self._read(run)
@@ -320,10 +320,13 @@ class SqliteStore:
     def _at_hand(self, namespace: str, work: Callable[[sqlite3.Connection, Resident], T | None]) -> T | None:
         """The answer of `work`, here and now, where a namespace is small and in memory almost as it is; else None.
 
-        A change of thread there and back takes longer than a search among a thousand memories.
+        A change of thread there and back takes longer than a search among a thousand memories. None as well where the
+        file has got another model's vectors.
         """
 
         def run(connection: sqlite3.Connection) -> T | None:
+            if self._moved(connection) is not None:
+                return None
             with self._residents.at_hand(connection, namespace) as resident:
                 return None if resident is None else work(connection, resident)
 
@@ -332,9 +335,17 @@ class SqliteStore:
     def _follow(self, namespace: str) -> None:
         """Have a namespace in memory catch up with a commit behind its back, so that the next call need not."""
 
+        def read(connection: sqlite3.Connection) -> None:
+            self._guard(connection)
+            self._residents.follow(connection, namespace)
+
         def run() -> None:
-            with suppress(HindsightError):
-                self._connections.read(lambda connection: self._residents.follow(connection, namespace))
+            try:
+                self._connections.read(read)
+            except HindsightError:
+                pass  # the next call says so
+            except Exception:
+                _log.debug("store.not_followed", exc_info=True)
 
         # By the writer, so that nobody reads while what was erased is wiped; not where the store is closing.
         with suppress(RuntimeError):
@@ -346,8 +357,13 @@ class SqliteStore:
 
     def _guard(self, connection: sqlite3.Connection) -> None:
         """Raise `StoreUnavailable` where the file has got another model's vectors since it was prepared."""
-        if self._identity is not None and (stored := _identity(connection)) != self._identity:
-            raise moved(str(self._path), stored, self._identity)
+        if (error := self._moved(connection)) is not None:
+            raise error
+
+    def _moved(self, connection: sqlite3.Connection) -> StoreUnavailable | None:
+        if self._identity is None or (stored := _identity(connection)) == self._identity:
+            return None
+        return moved(str(self._path), stored, self._identity)
 
     async def _written(self, work: Callable[[sqlite3.Connection], T]) -> T:
         return await self._on(self._writer, lambda: self._connections.write(work))
