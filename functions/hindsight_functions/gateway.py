@@ -14,7 +14,7 @@ routes = [*write.routes, *search.routes, *update.routes, *forget.routes, *mcp.ro
 def gateway(settings: Settings | None = None, service: MemoryService | None = None) -> Function:
     """The app of all functions; see `create_app` for what is given and what is opened."""
     return create_app(
-        routes, name="gateway", embedder=True, settings=settings, service=service, lifespan=[mcp.lifespan]
+        routes, name="gateway", embedder=True, writes=True, settings=settings, service=service, lifespan=[mcp.lifespan]
     )
 
 

@@ -105,6 +105,7 @@ def create_app(
     *,
     name: str,
     embedder: bool,
+    writes: bool = False,
     settings: Settings | None = None,
     service: MemoryService | None = None,
     lifespan: Sequence[Lifespan] = (),
@@ -112,8 +113,9 @@ def create_app(
     """The app of one function. Nothing is opened or read from the environment before its lifespan.
 
     `settings` default to the environment's. A `service` that is given is used as it is, started and closed by who
-    gives it; otherwise the app opens its own, with or without an `embedder`. `lifespan` are further ones, entered
-    after it; they find it as `app.state.service`.
+    gives it; otherwise the app opens its own, with or without an `embedder`. With one it does before its first calls
+    what searches would wait for, and where it `writes` what decisions about texts would, too. `lifespan` are further
+    ones, entered after it; they find it as `app.state.service`.
     """
 
     @asynccontextmanager
@@ -129,7 +131,7 @@ def create_app(
                 if service is None:
                     await own.start()
                 if embedder:
-                    warming = asyncio.create_task(own.warm())
+                    warming = asyncio.create_task(own.warm(writes=writes))
                 yield
             finally:
                 if warming is not None:

@@ -142,5 +142,5 @@ async def answer_mcp(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 routes = [answer_mcp]
-app = create_app(routes, name="mcp", embedder=True, lifespan=[lifespan])
+app = create_app(routes, name="mcp", embedder=True, writes=True, lifespan=[lifespan])
 handler = LambdaHandler(app)

@@ -84,5 +84,5 @@ async def end_task(task_id: FromPath[str], data: JSONBody[EndTaskRequest], call:
 
 
 routes = [write_memory, write_batch, import_lines, add_to_task, get_task, end_task]
-app = create_app(routes, name="write", embedder=True)
+app = create_app(routes, name="write", embedder=True, writes=True)
 handler = LambdaHandler(app)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from functools import cache, lru_cache
+from functools import lru_cache
 from importlib import resources
 from typing import NamedTuple, TypeAlias
 
@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hindsight_core.errors import ConfigurationError
+from hindsight_core.once import once
 from hindsight_core.wording import ROLES, Wording
 
 Floats: TypeAlias = NDArray[np.float32]
@@ -202,7 +203,7 @@ def _float(array: NDArray[np.generic]) -> Floats:
     return np.asarray(array, dtype=np.float32)
 
 
-@cache
+@once
 def shipped(name: str) -> Learned:
     """The weights `gate` or `recall` of this package, read once; ConfigurationError where they were left out of it."""
     folder = resources.files("hindsight_core") / "weights"

@@ -12,13 +12,14 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Sequence
-from functools import cache
 from importlib import resources
 from operator import itemgetter
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
+
+from hindsight_core.once import once
 
 Floats = NDArray[np.float32]
 CLIP = 4.0
@@ -246,7 +247,7 @@ def _apart(a: Floats, b: Floats, a_lengths: Floats, b_lengths: Floats) -> Floats
     return np.maximum(found, np.float32(0), out=found)
 
 
-@cache
+@once
 def shipped() -> PairModel | None:
     """The weights of this package, read once; None where they are not installed."""
     folder = resources.files("hindsight_core") / "weights"

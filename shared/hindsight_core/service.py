@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
-from contextlib import suppress
 from datetime import timedelta
 from typing import TypeVar
 
@@ -151,12 +150,17 @@ class MemoryService:
         if self._embedder is not None:
             self._warming = asyncio.create_task(_warm(self._embedder))
 
-    async def warm(self) -> None:
-        """Have a thread do what first calls would wait for, once the model is loaded; for who will answer many."""
-        if self._warming is not None:
-            await asyncio.shield(self._warming)
-        with suppress(HindsightError):
-            await asyncio.to_thread(warm)
+    async def warm(self, *, writes: bool = True) -> None:
+        """Have a thread do what first calls would wait for, once the model is loaded; for who will answer many.
+
+        Without `writes` only what searches need. What fails is logged: the first call that needs it says so.
+        """
+        try:
+            if self._warming is not None:
+                await asyncio.shield(self._warming)
+            await asyncio.to_thread(warm, writes=writes)
+        except Exception:
+            _log.warning("warming.failed", exc_info=True)
 
     async def flush(self) -> None:
         """Write the statistics and the retrieval log of the searches so far."""

@@ -15,15 +15,18 @@ _SAID = ("I was in Oslo last week, and when will I be there again?", "我上周�
 _NOW = datetime(2025, 1, 1, tzinfo=UTC)
 
 
-def warm() -> None:
+def warm(*, writes: bool = True) -> None:
     """Read a text of each language in every way; about half a second, once in the life of a process.
 
-    Raises `ConfigurationError` where the weights are missing.
+    Without `writes` only what searches need. Raises `ConfigurationError` where the weights are missing.
     """
-    pair_model.shipped()
     for text in _SAID:
         question.read(text, _NOW, frozenset())
         recall_needed(text)
+    if not writes:
+        return
+    pair_model.shipped()
+    for text in _SAID:
         forget_request(text)
         for candidate in extract([Message(role="user", text=text)]):
             judge(candidate, vector=None)
