@@ -22,6 +22,7 @@ from hindsight_core.gate import GateSettings, Verdict, find_secret, judge, weigh
 from hindsight_core.hearing import Heard, hear
 from hindsight_core.journal import Journal
 from hindsight_core.judging import Judge, Question, Ruling
+from hindsight_core.loops import pausing
 from hindsight_core.models import Scope
 from hindsight_core.orders import Order, without_orders
 from hindsight_core.passages import Passages
@@ -180,6 +181,8 @@ class Writer:
             await passages.of([*wanted, *asked])
         except BaseException:
             reading.cancel()
+            # It is over before this is raised; what it raised itself, if it did, matters no more.
+            await asyncio.gather(reading, return_exceptions=True)
             raise
         finally:
             embedded.set_result(None)
@@ -188,7 +191,7 @@ class Writer:
         stated = await passages.of([texts[i][1] for i in open_])
         task = (await passages.of(asked))[0] if asked else None
         model = passages.model
-        readings = [weigh(one, said, model) for one, said in zip(heard, stated, strict=True)]
+        readings = [weigh(one, said, model) async for one, said in pausing(list(zip(heard, stated, strict=True)))]
 
         def verdict_of(at: int, known: float | None = None) -> Verdict:
             bare = vectors[at]
@@ -205,12 +208,12 @@ class Writer:
                 reading=readings[at],
             )
 
-        verdicts = [verdict_of(at) for at in range(len(open_))]
+        verdicts = [verdict_of(at) async for at in pausing(range(len(open_)))]
         near = await self._known(
             scope, times, [v for v, found in zip(vectors, verdicts, strict=True) if not found.keep]
         )
-        for at, (i, bare) in enumerate(zip(open_, vectors, strict=True)):
-            verdict = verdicts[at]
+        async for at in pausing(range(len(open_))):
+            i, bare, verdict = open_[at], vectors[at], verdicts[at]
             if not verdict.keep and near:
                 verdict = verdict_of(at, near.pop(0))
             if not (verdict.keep or request.force) or verdict.refused:
