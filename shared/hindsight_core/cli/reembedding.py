@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hindsight_core.assembly import embedder_of
 from hindsight_core.cli import tables
 from hindsight_core.cli.commands import command
 from hindsight_core.cli.files import progress_bar
 from hindsight_core.cli.target import Target
 from hindsight_core.errors import InvalidInput
-from hindsight_core.models import Memory
-from hindsight_core.passages import Passages
-from hindsight_core.stores import Record, open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hindsight_core.models import Memory
+    from hindsight_core.stores import Record
 
 
 @command("reembed")
@@ -32,6 +33,11 @@ async def reembed(
     """
     if target.url is not None:
         raise InvalidInput.of("--url", "a server's memories get new vectors where they are; run this on its machine")
+    # Here, so that commands which ask a server load no model and no store.
+    from hindsight_core.assembly import embedder_of
+    from hindsight_core.passages import Passages
+    from hindsight_core.stores import open_store
+
     settings = target.settings()
     embedder = embedder_of(settings)
     store = open_store(settings.store, cache_bytes=settings.cache_mb << 20)
