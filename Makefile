@@ -23,9 +23,9 @@ lint: $(VENV)/developing  ## look for faults and for lines that are not formatte
 types: $(VENV)/developing  ## check the types with both checkers
 	@$(BIN)/mypy && $(BIN)/pyright
 
-bench: $(VENV)/developing  ## measure the embedded store, and search and write end to end
+bench: $(VENV)/developing  ## measure the embedded store, and search and write end to end (SERVICE="--sizes 100000 --many 100")
 	@$(BIN)/python tests/benchmarks/store.py $(ARGS)
-	@$(BIN)/python tests/benchmarks/service.py
+	@$(BIN)/python tests/benchmarks/service.py $(SERVICE)
 
 stack: $(VENV)/developing  ## start OpenSearch, Redis and every function, without Docker
 	@$(BIN)/python -m localstack.stack $(ARGS)

@@ -1,7 +1,9 @@
 """Search and write end to end, through the service with the real embedder, beside the embedder alone.
 
-    python tests/benchmarks/service.py [--sizes 1000 10000] [--rounds 100] [--import-turns 400]
+    python tests/benchmarks/service.py [--sizes 1000 10000] [--many 0] [--rounds 60] [--import-turns 400]
+    python tests/benchmarks/service.py --sizes 1000 10000 100000 --many 100
 
+The second also fills one namespace with 100 000 memories and 100 namespaces with 1 000 each, which takes minutes.
 Every figure of a row comes from one run, the embedder's own time measured in turn with the call it is part of, so
 that a busy machine slows both. `ours` is the call less its embedding: median and 95th percentile in milliseconds.
 """
