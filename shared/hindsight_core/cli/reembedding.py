@@ -22,14 +22,19 @@ if TYPE_CHECKING:
 @command("reembed")
 async def reembed(
     target: Target,
-    delete_old: Annotated[
-        bool, typer.Option("--delete-old", help="Delete the old vectors' index of an OpenSearch afterwards.")
+    keep_old: Annotated[
+        bool,
+        typer.Option(
+            "--keep-old",
+            help="Leave an OpenSearch's index with the old vectors: texts that are erased later stay in it.",
+        ),
     ] = False,
 ) -> None:
     """Give all memories of a store vectors of HINDSIGHT_EMBEDDER, while those who use it go on with the old model.
 
     Broken off, it goes on where it was when it is run again. In the end the new vectors take the place of the old ones,
-    and every process with the old model is refused: restart it with the new one.
+    and every process with the old model is refused: restart it with the new one. With the model that a store has
+    it only deletes what is left of others.
     """
     if target.url is not None:
         raise InvalidInput.of("--url", "a server's memories get new vectors where they are; run this on its machine")
@@ -55,7 +60,7 @@ async def reembed(
                 embedder.identity.name,
                 embed,
                 lambda done, total: progress.update(bar, completed=done, total=total),
-                delete_old=delete_old,
+                keep_old=keep_old,
             )
     finally:
         await store.aclose()

@@ -351,15 +351,16 @@ class MemoryStore(Protocol):
         ...
 
     async def reembed(
-        self, identity: str, embed: Embed, told: Callable[[int, int], None], *, delete_old: bool = False
+        self, identity: str, embed: Embed, told: Callable[[int, int], None], *, keep_old: bool = False
     ) -> int:
         """Give every memory the vectors of the model `identity` while others read and write; how many were embedded.
 
         What it was broken off at, by whatever, it goes on with when it is called again. Only in the end, in one go, the
         new vectors and the new identity take the place of the old ones: whoever was prepared for those is refused with
         `StoreUnavailable` from then on, where vectors are searched or written. `embed` is never given working memory,
-        and `told` hears how many memories are done of how many. The old vectors are kept where that costs nothing but
-        their place, unless `delete_old`.
+        and `told` hears how many memories are done of how many. The old vectors go, and with them what was begun for
+        any other model, unless `keep_old`: then texts that are erased later stay beside them. `Conflict` when another
+        call has given this one's work up.
         """
         ...
 

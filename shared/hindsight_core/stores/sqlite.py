@@ -267,7 +267,7 @@ class SqliteStore:
         embed: Embed,
         told: Callable[[int, int], None],
         *,
-        delete_old: bool = False,  # noqa: ARG002 - the old vectors lie in the same place
+        keep_old: bool = False,  # noqa: ARG002 - the new vectors lie in the same place
     ) -> int:
         if await self._read(_identity) == identity:
             return 0

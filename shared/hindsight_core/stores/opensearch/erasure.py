@@ -48,7 +48,7 @@ def without_quotes(reason: str, texts: Iterable[str]) -> str:
 class Eraser:
     """Erases memories of a namespace and their traces.
 
-    No search or read finds them from then on; they leave the disk as `Indices.expunge` says.
+    No search or read finds them from then on; they leave the disk as `Disk.expunge` says.
     """
 
     def __init__(self, indices: Indices) -> None:

@@ -121,7 +121,8 @@ def _told(where: str, status: int, said: str, doing: str) -> StoreUnavailable:
         if "index write (api)" in said:
             remedy = (
                 "Its memories are probably changing over to another embedding model: try again in a moment. If that was"
-                " broken off, run `hindsight reembed` again."
+                " broken off, run `hindsight reembed` again; else somebody has set index.blocks.write of the index:"
+                " remove that."
             )
         return Refused(detail, remedy=remedy, said=said)
     if status in _BUSY:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from base64 import b64decode
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
-from contextlib import aclosing
 from functools import partial
 from typing import Any, Literal
 
@@ -14,7 +12,7 @@ import msgspec
 from hindsight_core.errors import StoreUnavailable
 from hindsight_core.loops import PerLoop, several
 from hindsight_core.stores.opensearch.connection import Connection, Json
-from hindsight_core.stores.opensearch.failures import Missing, is_blocked, refusal
+from hindsight_core.stores.opensearch.failures import is_blocked, refusal
 from hindsight_core.stores.opensearch.mapping import INDICES, Index, alias
 
 # What one request may weigh, in bytes: a body above 1 MB would hold up the event loop while it is sent.
@@ -24,8 +22,6 @@ _PAGE = 500
 _AT_ONCE = 3
 _ATTEMPTS = 5
 _PAUSE = 0.1
-_LONG_PAUSE = 5.0
-_FLUSH = 600.0
 
 
 class Action(msgspec.Struct, frozen=True, array_like=True):
@@ -62,7 +58,7 @@ class Indices:
     """Documents by id (as they are), searches (as of the last refresh), and bulk writes."""
 
     def __init__(self, connection: Connection, *, memories: str | None = None) -> None:
-        """`memories` names the index of memories, where it is another one than its alias names."""
+        """`memories` names the index of memories, where it is another one than that of the generation."""
         self._connection = connection
         self._memories = memories
         self._refreshers: dict[Index, PerLoop[_Refresher]] = {}
@@ -162,55 +158,6 @@ class Indices:
             self._refreshers[index] = PerLoop(lambda: _Refresher(self._connection, lambda: self.name(index)))
         await self._refreshers[index].get().refresh()
 
-    async def expunge(self) -> None:
-        """Deleted documents leave the disk: the log of recent writes is emptied, and segments are written anew.
-
-        OpenSearch keeps them for its own recovery until about half a minute after they were deleted. The merge may take
-        hours: it is waited for, whatever a call may take.
-        """
-        names = ",".join(self.name(index) for index in INDICES)
-        await self._connection.request("POST", f"/{names}/_flush", within=_FLUSH)
-        params = {"only_expunge_deletes": "true", "wait_for_completion": "false"}
-        task = (await self._connection.request("POST", f"/{names}/_forcemerge", params=params))["task"]
-        pause = _PAUSE
-        while not (merge := await self._merge(task))["completed"]:
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, _LONG_PAUSE)
-        if "error" in merge:
-            raise self._refused("does not merge", merge)
-        if merge["response"]["_shards"]["failed"]:
-            raise StoreUnavailable(
-                f"OpenSearch at {self._connection.address} merged a part of its shards only.",
-                remedy="Look at the state of its shards, and run it again.",
-            )
-
-    async def _merge(self, task: str) -> Json:
-        """The task of a merge as it is."""
-        try:
-            found: Json = await self._connection.request("GET", f"/_tasks/{task}")
-        except Missing as exc:
-            raise StoreUnavailable(
-                f"OpenSearch at {self._connection.address} does not know any more how far its merge is: {exc.said}. It"
-                " was probably restarted meanwhile.",
-                remedy="Run it again: what was merged stays merged, and nothing was lost.",
-            ) from exc
-        return found
-
-    async def holding(self, forms: Sequence[bytes]) -> list[str]:
-        """The documents that hold one of these forms of a text, wherever and whosever they are, as sentences."""
-        left: list[str] = []
-        for index in INDICES:
-            await self.refresh(index)
-            async with aclosing(self.scrolled(index, {"size": _PAGE})) as pages:
-                async for hits in pages:
-                    for hit in hits:
-                        source: Json = hit["_source"]
-                        held = msgspec.json.encode(source) + b64decode(source.get("kept", ""))
-                        held += source.get("record", "").encode()  # of an earlier schema
-                        if any(form in held for form in forms):
-                            left.append(f"The document {hit['_id']} of {self.name(index)} holds the text.")
-        return left
-
     async def scrolled(self, index: Index, body: Json) -> AsyncGenerator[list[Json]]:
         """The hits of a search for all namespaces, in no order, as of one moment; to be closed (`aclosing`)."""
         path, params = f"/{self.name(index)}/_search", {"scroll": "1m"}
@@ -224,19 +171,13 @@ class Indices:
         finally:
             await self._connection.request("DELETE", "/_search/scroll", {"scroll_id": [page["_scroll_id"]]})
 
-    async def deleted(self) -> int:
-        """How many deleted documents are still on the disk."""
-        names = ",".join(self.name(index) for index in INDICES)
-        answer = await self._connection.request("GET", f"/{names}/_stats/docs")
-        return int(answer["_all"]["total"]["docs"]["deleted"])
-
     async def _bulk(self, actions: Sequence[Action], *, repeatable: bool) -> list[Outcome]:
         """One request; what a busy node puts off is sent again."""
         outcomes: dict[int, Outcome] = {}
         waiting = list(range(len(actions)))
         for attempt in range(_ATTEMPTS):
             lines = b"".join(actions[n].encoded(self.name(actions[n].index)) for n in waiting)
-            params = {"require_alias": "true" if self._memories is None else "false"}
+            params = {"require_alias": "true"}
             answer = await self._connection.request(
                 "POST", "/_bulk", lines, params=params, repeatable=repeatable, part="items"
             )

@@ -6,7 +6,7 @@
     PREFIX-state        a head per namespace, large unfinished changes, access counters, and what the store is made for
 
 Each name is an alias of an index that ends in `-000001`, so that a later one can take its place in one step: with
-another embedding model `PREFIX-memories.2` and `PREFIX-state.2` take the places of the first two names. Nothing
+another embedding model names such as `PREFIX-memories.2` and `PREFIX-state.2` take the places of those two. Nothing
 is mapped on its own (`dynamic: strict`); texts travel as JSON strings in fields that are kept and not looked into.
 """
 
@@ -119,6 +119,10 @@ _SETTINGS: dict[Index, Json] = {
 
 # Whose names tell the generation: a process that works with the vectors of an earlier one finds neither of them.
 OF_GENERATIONS: tuple[Index, ...] = ("memories", "state")
+
+
+# The `_id` under which stands whose vectors there are, in the first generation.
+IDENTITY = "/identity"
 
 
 def alias(address: Address, index: Index, generation: int = 1) -> str:

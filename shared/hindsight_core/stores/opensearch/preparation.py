@@ -16,6 +16,7 @@ from hindsight_core.stores.opensearch.erasure import versioned
 from hindsight_core.stores.opensearch.failures import Foreign, Refused, excerpt, foreign
 from hindsight_core.stores.opensearch.indices import Action, Indices, json
 from hindsight_core.stores.opensearch.mapping import (
+    IDENTITY,
     INDICES,
     OF_GENERATIONS,
     SCHEMA,
@@ -27,7 +28,6 @@ from hindsight_core.stores.opensearch.mapping import (
 )
 
 _SCHEMA = "/schema"
-IDENTITY = "/identity"
 ATTEMPTS = 10
 PAUSE = 2.0
 GREETING = 2.0

@@ -1,17 +1,16 @@
 """Another model's vectors: a new index of memories is filled beside the present one, and takes its place in one step.
 
 Whatever is written meanwhile is copied after, by the versions of the heads: every change of a namespace raises its
-own. For the last of it writes are shut for a moment (a write block on the index of the heads, without which no change
-can happen). Then the names of the present generation go and those of the next one come, in one request: a process that
-works with the old vectors finds nothing under its names any more, neither to search nor to write.
+own. For the last of it writes are shut for a moment (see `gate`). Then the names of the present generation go and those
+of the next one come, in one request (see `generations`): a process that works with the old vectors finds nothing under
+its names any more, neither to search nor to write.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Collection, Sequence
-from contextlib import aclosing, suppress
-from typing import NamedTuple, cast
+from contextlib import aclosing
+from typing import NamedTuple
 
 from hindsight_core.errors import Conflict
 from hindsight_core.models import Memory
@@ -20,15 +19,15 @@ from hindsight_core.stores.opensearch.census import namespaces
 from hindsight_core.stores.opensearch.conditions import filters
 from hindsight_core.stores.opensearch.connection import Connection, Json
 from hindsight_core.stores.opensearch.dimensions import DIMENSION
-from hindsight_core.stores.opensearch.documents import Kept, document, document_id, kept_in, vectors
+from hindsight_core.stores.opensearch.documents import Kept, document, kept_in, vectors
 from hindsight_core.stores.opensearch.erasure import versioned
-from hindsight_core.stores.opensearch.failures import Missing, Refused
+from hindsight_core.stores.opensearch.failures import Missing
+from hindsight_core.stores.opensearch.gate import Gate
+from hindsight_core.stores.opensearch.generations import Fill, begun, concrete, exchange
 from hindsight_core.stores.opensearch.hits import columns_of
 from hindsight_core.stores.opensearch.indices import Action, Indices, json
 from hindsight_core.stores.opensearch.intents import Intents
-from hindsight_core.stores.opensearch.mapping import OF_GENERATIONS, alias, creation, fact, vector_fields
-from hindsight_core.stores.opensearch.moments import Moments
-from hindsight_core.stores.opensearch.preparation import IDENTITY
+from hindsight_core.stores.opensearch.mapping import IDENTITY, fact, vector_fields
 
 # So many memories get their new vectors at once.
 _AT_ONCE = 100
@@ -36,9 +35,6 @@ _AT_ONCE = 100
 _FEW = 50
 _ROUNDS = 20
 _SCROLLED = 5000
-# So often, at this pause in seconds, is looked whether somebody else has opened what is shut.
-PATIENCE = 20
-_PAUSE = 0.5
 
 
 class _Head(NamedTuple):
@@ -61,16 +57,12 @@ class Reembedding:
         told: Callable[[int, int], None],
     ) -> None:
         self._connection = connection
-        self._indices = indices
+        self._indices = self._source = self._target = indices
+        self._fill = Fill(0, "", "")
         self._intents = intents
         self._identity = identity
         self._embed = embed
         self._told = told
-        self._generation = indices.generation + 1
-        self._name, self._body = creation(connection.address, "memories", self._generation)
-        self._target = Indices(connection, memories=self._name)
-        self._target.generation = indices.generation
-        self._source = Moments(connection, indices)
         self._dimension: int | None = None
         self._followed: dict[str, int] = {}
         self._done = self._count = self._total = 0
@@ -78,9 +70,14 @@ class Reembedding:
     async def run(self) -> int:
         """How many memories were embedded; see `MemoryStore.reembed`."""
         behind = await concrete(self._connection, self._indices.generation)
-        state = behind["state"]
-        await self._wait_while_shut(state)
-        await self._begin()
+        gate = Gate(self._connection, behind["state"])
+        await gate.wait()
+        self._fill = await begun(self._connection, self._indices, self._identity)
+        self._target = Indices(self._connection, memories=self._fill.name)
+        self._target.generation = self._indices.generation
+        await self._target.refresh("memories")
+        everything: Json = {"size": 0, "track_total_hits": True}
+        self._total = (await self._indices.search("memories", None, everything))["hits"]["total"]["value"]
         heads = await self._heads()
         left = await namespaces(self._target, None, 10**9)
         await self._follow(heads, {*heads, *left})
@@ -88,58 +85,23 @@ class Reembedding:
             heads = await self._heads()
             if await self._follow(heads, heads) > _FEW:
                 continue
-            await self._wait_while_shut(state)
-            await self._connection.request("PUT", f"/{state}/_block/write")
-            try:
+            await gate.wait()
+            exchanged = False
+            async with gate.shut() as name:
                 heads = await self._heads()
                 under_way = [name for name, head in heads.items() if head.open]
                 # The first vector of all would have its dimension written, which is shut.
                 if not under_way and (self._dimension is not None or not self._changed(heads, heads)):
                     await self._follow(heads, heads)
-                    if await self._is_shut(state):
-                        await self._exchange(behind)
-                        return self._count
-            finally:
-                await unshut(self._connection, state)
+                    exchanged = await self._exchange(behind, gate, name)
+            if exchanged:
+                await self._catch_up(behind["memories"])
+                return self._count
             for name in under_way:
                 await self._intents.settled(name)
         raise Conflict(
             "So much is being written that the new vectors do not catch up.", remedy="Run it again at a quieter time."
         )
-
-    async def _is_shut(self, state: str) -> bool:
-        found: Json = await self._connection.request("GET", f"/{state}/_settings/index.blocks.write")
-        settings: Json = found.get(state, {}).get("settings", {})
-        return bool(settings.get("index", {}).get("blocks", {}).get("write") == "true")
-
-    async def _wait_while_shut(self, state: str) -> None:
-        """Another process that does the same has its turn; one that was killed in it does not open it again."""
-        for _ in range(PATIENCE):
-            if not await self._is_shut(state):
-                return
-            await asyncio.sleep(_PAUSE)
-        await unshut(self._connection, state)
-
-    async def _begin(self) -> None:
-        """Go on with the index that was begun for this model, or begin one."""
-        place = fact(IDENTITY, self._generation)
-        (planned,) = await self._indices.documents("state", [place])
-        path = f"/{self._name}"
-        if planned is None or planned["_source"]["value"] != self._identity:
-            with suppress(Missing):
-                await self._connection.request("DELETE", path)
-            dimension = Action("state", "delete", {"_id": fact(DIMENSION, self._generation)})
-            await self._indices.write(
-                [dimension, Action("state", "index", {"_id": place}, json({"value": self._identity}))]
-            )
-        try:
-            await self._connection.request("PUT", path, self._body)
-        except Refused as exc:
-            if "already exists" not in exc.said:
-                raise
-        await self._target.refresh("memories")
-        everything: Json = {"size": 0, "track_total_hits": True}
-        self._total = (await self._indices.search("memories", None, everything))["hits"]["total"]["value"]
 
     async def _heads(self) -> dict[str, _Head]:
         """The heads of all namespaces; what is written up to them is searchable."""
@@ -172,40 +134,41 @@ class Reembedding:
         return changed
 
     async def _copy(self, namespace: str, since: int | None) -> int:
-        """Copy what has changed after this version, of all what the new index does not have yet."""
+        """Copy what has changed after this version, of all what the new index does not have yet.
+
+        Each page is of its own moment, however long its memories are embedded: what changes meanwhile is followed.
+        """
         conditions = filters(namespace, Where())
         if since is not None:
             conditions.append({"range": {"changed": {"gt": since}}})
         body: Json = {"query": {"bool": {"filter": conditions}}, "_source": False, "version": True}
+        body["docvalue_fields"] = ["kept", "changed"]
         copied = 0
-        async with aclosing(
-            self._source.pages("memories", namespace, {**body, "docvalue_fields": ["kept", "changed"]})
-        ) as pages:
-            async for hits in pages:
-                places = [document_id(namespace, hit["sort"][-1]) for hit in hits]
-                there = await self._target.documents("memories", places, routing=namespace, source=False)
-                stale = [
-                    hit
-                    for hit, one in zip(hits, there, strict=True)
-                    if one is None or one["_version"] != hit["_version"]
-                ]
-                self._tell(len(hits) - len(stale))
-                for start in range(0, len(stale), _AT_ONCE):
-                    some = stale[start : start + _AT_ONCE]
-                    await self._write(namespace, some)
-                    self._tell(len(some))
-                copied += len(stale)
+        while hits := await self._source.pages("memories", namespace, body, limit=_AT_ONCE):
+            places = [hit["_id"] for hit in hits]
+            there = await self._target.documents("memories", places, routing=namespace, source=False)
+            stale = [
+                hit for hit, one in zip(hits, there, strict=True) if one is None or one["_version"] < hit["_version"]
+            ]
+            if stale:
+                await self._write(namespace, stale)
+            self._tell(len(hits))
+            copied += len(stale)
+            body["search_after"] = hits[-1]["sort"]
         return copied
 
     async def _write(self, namespace: str, hits: Sequence[Json]) -> None:
-        columns = await columns_of(self._indices, namespace, hits)
+        columns = await columns_of(self._source, namespace, hits)
         held = {name: kept_in(one) for name, one in columns.items()}
         fresh = await self._embedded([kept.memory for kept in held.values()])
         await self._decide(fresh.values())
+        # What was erased while its vectors were made comes nowhere.
+        places = [hit["_id"] for hit in hits]
+        found = await self._source.documents("memories", places, routing=namespace, source=False)
         actions: list[Action] = []
-        for hit in hits:
+        for hit, one in zip(hits, found, strict=True):
             name = hit["sort"][-1]
-            if name not in held:  # gone by now
+            if name not in held or one is None:
                 continue
             kept: Kept = held[name]
             record = fresh.get(name, Record(memory=kept.memory, index=kept.index))
@@ -226,8 +189,8 @@ class Reembedding:
         lengths = {len(vector) for record in records for vector in vectors(record) if vector is not None}
         if self._dimension is None and lengths:
             dimension = min(lengths)
-            await self._connection.request("PUT", f"/{self._name}/_mapping", vector_fields(dimension))
-            place = fact(DIMENSION, self._generation)
+            await self._connection.request("PUT", f"/{self._fill.place}/_mapping", vector_fields(dimension))
+            place = fact(DIMENSION, self._fill.number)
             await self._indices.write([Action("state", "index", {"_id": place}, json({"value": str(dimension)}))])
             self._dimension = dimension
 
@@ -238,57 +201,64 @@ class Reembedding:
         counting: Json = {**query, "size": 0, "track_total_hits": True}
         here, there = [
             (await indices.search("memories", namespace, counting))["hits"]["total"]["value"]
-            for indices in (self._indices, self._target)
+            for indices in (self._source, self._target)
         ]
-        if here == there:
-            return 0
-        held, copied = [
-            {
-                hit["sort"][-1]: hit["_id"]
-                for hit in await indices.pages("memories", namespace, query | {"_source": False})
-            }
-            for indices in (self._indices, self._target)
-        ]
-        gone = [place for name, place in copied.items() if name not in held]
+        return 0 if here == there else await self._purged(namespace, filters(namespace, Where()), version)
+
+    async def _purged(self, namespace: str, conditions: list[Json], version: int) -> int:
+        """Delete what meets these conditions in the new index and is not in the source; how many there were."""
+        query: Json = {"_source": False}
+        copied = await self._target.pages("memories", namespace, query | {"query": {"bool": {"filter": conditions}}})
+        places = [hit["_id"] for hit in copied]
+        held = await self._source.documents("memories", places, routing=namespace, source=False)
+        gone = [place for place, one in zip(places, held, strict=True) if one is None]
         fields = {"routing": namespace} | (versioned(version) if version else {})
         await self._target.write([Action("memories", "delete", {"_id": place, **fields}) for place in gone])
         await self._target.refresh("memories")
         return len(gone)
 
-    async def _exchange(self, behind: dict[str, str]) -> None:
+    async def _exchange(self, behind: dict[str, str], gate: Gate, name: str) -> bool:
+        """Whether the new index has taken its place; not when somebody has opened writes, the gate's `name` being gone.
+
+        All is refreshed before it is asked whether writes are shut, so that nothing lies between.
+        """
         await self._target.refresh("memories")
-        address, generation = self._connection.address, self._generation
-        places = {"memories": self._name, "state": behind["state"]}
-        actions: list[Json] = []
-        for index in OF_GENERATIONS:
-            old = {"index": behind[index], "alias": alias(address, index, generation - 1), "must_exist": True}
-            new = {"index": places[index], "alias": alias(address, index, generation)}
-            actions += [{"remove": old}, {"add": new}]
-        await self._connection.request("POST", "/_aliases", {"actions": actions})
-        self._indices.generation = generation
+        (known,) = await self._indices.documents("state", [fact(IDENTITY, self._fill.number)])
+        if known is None or known["_source"]["value"] != self._identity:
+            raise given_up(self._identity)
+        if not await gate.is_shut():
+            return False
+        generation = self._indices.generation
+        done = await exchange(self._connection, self._fill, behind, generation, holding=name)
+        if done:
+            self._indices.generation = self._fill.number
+        return done
+
+    async def _catch_up(self, old: str) -> None:
+        """Copy what has changed although writes were shut: whoever may set the block may have taken it away.
+
+        Others write with the new model by now, and what they have written stays as it is.
+        """
+        self._target, self._source = self._indices, Indices(self._connection, memories=old)
+        await self._source.refresh("memories")
+        heads = await self._heads()
+        for name in self._changed(heads, heads):
+            since = self._followed.get(name)
+            await self._copy(name, since)
+            if since is not None:
+                before: Json = {"range": {"changed": {"lte": since}}}
+                await self._purged(name, [*filters(name, Where()), before], heads[name].version)
+        await self._target.refresh("memories")
 
     def _tell(self, count: int) -> None:
         self._done += count
         self._told(self._done, max(self._done, self._total))
 
 
-async def concrete(connection: Connection, generation: int) -> dict[str, str]:
-    """The indices behind the names of a generation."""
-    names = {alias(connection.address, index, generation): index for index in OF_GENERATIONS}
-    path = f"/_cat/aliases/{','.join(names)}"
-    found = cast(list[dict[str, str]], await connection.request("GET", path, params={"format": "json"}))
-    return {names[one["alias"]]: one["index"] for one in found}
-
-
-async def unshut(connection: Connection, state: str) -> None:
-    """Let writes happen again."""
-    await connection.request("PUT", f"/{state}/_settings", {"index": {"blocks": {"write": None}}})
-
-
-async def drop_old(connection: Connection, present: str) -> None:
-    """Delete the indices of memories that have no name any more."""
-    kind = alias(connection.address, "memories")
-    for name in await connection.request("GET", f"/{kind}-*/_alias"):
-        number = name.removeprefix(f"{kind}-")
-        if number.isdigit() and number < present.removeprefix(f"{kind}-"):
-            await connection.request("DELETE", f"/{name}")
+def given_up(identity: str, exc: Missing | None = None) -> Conflict:
+    """The error of one whose new index is gone, or another's by now."""
+    return Conflict(
+        f"The change to {identity} was given up by another `hindsight reembed`"
+        + (f" ({exc.said})." if exc is not None else "."),
+        remedy="Run one at a time; this one may be run again.",
+    )

@@ -37,6 +37,7 @@ from hindsight_core.stores.opensearch.commits import Commits
 from hindsight_core.stores.opensearch.conditions import filters
 from hindsight_core.stores.opensearch.connection import Connection, Json
 from hindsight_core.stores.opensearch.dimensions import Dimensions
+from hindsight_core.stores.opensearch.disk import Disk
 from hindsight_core.stores.opensearch.documents import (
     RECORD,
     SOURCE,
@@ -47,6 +48,8 @@ from hindsight_core.stores.opensearch.documents import (
 from hindsight_core.stores.opensearch.erasure import Eraser
 from hindsight_core.stores.opensearch.failures import Missing, Refused
 from hindsight_core.stores.opensearch.frequencies import Frequencies
+from hindsight_core.stores.opensearch.gate import Gate
+from hindsight_core.stores.opensearch.generations import concrete, drop_others
 from hindsight_core.stores.opensearch.heads import Heads, State
 from hindsight_core.stores.opensearch.hits import found_in
 from hindsight_core.stores.opensearch.indices import Indices
@@ -56,7 +59,7 @@ from hindsight_core.stores.opensearch.moments import Moments
 from hindsight_core.stores.opensearch.notes import Notes
 from hindsight_core.stores.opensearch.perusal import Perusal
 from hindsight_core.stores.opensearch.preparation import Preparation
-from hindsight_core.stores.opensearch.reembedding import Reembedding, concrete, drop_old, unshut
+from hindsight_core.stores.opensearch.reembedding import Reembedding, given_up
 from hindsight_core.stores.opensearch.search import Search
 from hindsight_core.stores.opensearch.survey import footing
 from hindsight_core.stores.opensearch.vocabularies import Vocabularies
@@ -93,6 +96,7 @@ class OpenSearchStore:
         options = connection.address.options
         self._connection = connection
         self._indices = indices = Indices(connection)
+        self._disk = Disk(connection, indices)
         self._moments = Moments(connection, indices)
         self._preparation = preparation or Preparation(connection, indices)
         heads = Heads(indices)
@@ -306,17 +310,23 @@ class OpenSearchStore:
             return await self._notes.write(name, text, expected)
 
     async def reembed(
-        self, identity: str, embed: Embed, told: Callable[[int, int], None], *, delete_old: bool = False
+        self, identity: str, embed: Embed, told: Callable[[int, int], None], *, keep_old: bool = False
     ) -> int:
-        count = 0
-        if await self._preparation.identity() != identity:
-            work = Reembedding(self._connection, self._indices, self._intents, identity, embed, told)
-            count = await work.run()
-        behind = await concrete(self._connection, self._indices.generation)
-        await unshut(self._connection, behind["state"])
-        if delete_old:
-            await drop_old(self._connection, behind["memories"])
-        return count
+        try:
+            count = 0
+            if await self._preparation.identity() != identity:
+                work = Reembedding(self._connection, self._indices, self._intents, identity, embed, told)
+                count = await work.run()
+            behind = await concrete(self._connection, self._indices.generation)
+            await Gate(self._connection, behind["state"]).wait()
+            if not keep_old:
+                await drop_others(self._connection, behind["memories"])
+            return count
+        except Missing as exc:
+            if (moved := await self._preparation.moved()) is not None:
+                raise moved from exc
+            await concrete(self._connection, self._indices.generation)
+            raise given_up(identity, exc) from exc  # what is used is there
 
     async def check(self) -> Component:
         async with self._in_time():
@@ -328,8 +338,8 @@ class OpenSearchStore:
             return Component(name="store", status="ok", detail=f"OpenSearch at {self._connection.address}")
 
     async def remains(self, texts: Sequence[str]) -> list[str]:
-        left = await self._indices.holding(forms_of(texts))
-        if deleted := await self._indices.deleted():
+        left = await self._disk.holding(forms_of(texts))
+        if deleted := await self._disk.deleted():
             left.append(f"{deleted} deleted documents are still on the disk: run `hindsight expunge` in half a minute.")
         return left
 
@@ -338,7 +348,7 @@ class OpenSearchStore:
 
         Costs a rewrite of every segment that holds a deleted document: once after an erasure, a minute later, or daily.
         """
-        await self._indices.expunge()
+        await self._disk.expunge()
 
     async def aclose(self) -> None:
         await self.vocabularies.aclose()
