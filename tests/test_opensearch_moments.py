@@ -77,7 +77,7 @@ def left_open(connection: Watched, opensearch_url: str) -> Callable[[], int]:
 
     def count() -> int:
         answer = httpx.get(f"{opensearch_url}/_search/point_in_time/_all")
-        there = answer.json().get("pits", []) if answer.status_code == 200 else []
+        there: list[dict[str, str]] = answer.json().get("pits", []) if answer.status_code == 200 else []
         return len({pit["pit_id"] for pit in there} & set(connection.opened))
 
     return count
