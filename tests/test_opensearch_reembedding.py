@@ -338,3 +338,20 @@ async def test_what_is_erased_while_it_is_embedded_is_copied_nowhere(
     assert place.holding("Memory 4.")
     assert not [told for told in await using.remains(["Memory 3."]) if "holds" in told]
     assert [told for told in await using.remains(["Memory 4."]) if "memories-000002 holds the text" in told]
+
+
+async def test_a_block_that_not_all_shards_have_taken_is_none(
+    place: OpenSearchPlace, stack: AsyncExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    using = await filled(place, stack)
+    store, connection = await opened(place, stack, None)
+    sends = connection._send
+
+    async def slowly(method: str, path: str, body: Any, params: Any, within: float) -> Any:
+        answer = await sends(method, path, body, params, within)
+        return {**answer, "shards_acknowledged": False} if path.endswith("/_block/write") else answer
+
+    monkeypatch.setattr(connection, "_send", slowly)
+    with pytest.raises(StoreUnavailable, match="Not all shards"):
+        await store.reembed(NEW, Embeds(), silent)
+    await using.commit(NAMESPACE, puts(old(memory("late")), run_id="late"))
