@@ -48,6 +48,7 @@ class Dies(Connection):
         self.before = self.after = self.loses = self.does = self.refuses = NEVER
         self.happens: Callable[[], Awaitable[object]] = nothing
         self.survives = 0
+        self.slow = False  # shards take no block in time
         self.dead = False
 
     async def _send(self, method: str, path: str, body: Any, params: Any, within: float) -> Any:
@@ -67,6 +68,8 @@ class Dies(Connection):
         if path.endswith(self.loses):
             self.loses = NEVER
             raise NotConnected("N/A", "the answer is lost", OSError())
+        if self.slow and path.endswith("/_block/write"):
+            answer = {**answer, "shards_acknowledged": False}
         if path.endswith(self.after):
             self.dead = True
             raise Killed
@@ -340,18 +343,10 @@ async def test_what_is_erased_while_it_is_embedded_is_copied_nowhere(
     assert [told for told in await using.remains(["Memory 4."]) if "memories-000002 holds the text" in told]
 
 
-async def test_a_block_that_not_all_shards_have_taken_is_none(
-    place: OpenSearchPlace, stack: AsyncExitStack, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_block_that_not_all_shards_have_taken_is_none(place: OpenSearchPlace, stack: AsyncExitStack) -> None:
     using = await filled(place, stack)
     store, connection = await opened(place, stack, None)
-    sends = connection._send
-
-    async def slowly(method: str, path: str, body: Any, params: Any, within: float) -> Any:
-        answer = await sends(method, path, body, params, within)
-        return {**answer, "shards_acknowledged": False} if path.endswith("/_block/write") else answer
-
-    monkeypatch.setattr(connection, "_send", slowly)
+    connection.slow = True
     with pytest.raises(StoreUnavailable, match="Not all shards"):
         await store.reembed(NEW, Embeds(), silent)
     await using.commit(NAMESPACE, puts(old(memory("late")), run_id="late"))
