@@ -393,13 +393,13 @@ def test_a_pair_that_the_model_cannot_settle_is_not_put_to_it_and_nothing_else_c
     reader: Reader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[int] = []
-    probabilities = PairModel.probabilities
+    scores = PairModel.scores
 
     def counted(self: PairModel, likenesses: Sequence[dict[str, float]], *vectors: Any) -> Any:
         asked.append(len(likenesses))
-        return probabilities(self, likenesses, *vectors)
+        return scores(self, likenesses, *vectors)
 
-    monkeypatch.setattr(PairModel, "probabilities", counted)
+    monkeypatch.setattr(PairModel, "scores", counted)
     texts = [json.loads(line)["text"] for line in EVERYDAY.read_text("utf-8").splitlines()[:60]]
     vectors = np.stack([reader.vector(text) for text in texts])
     statuses: list[Status] = ["active", "active", "pending", "suppressed"]

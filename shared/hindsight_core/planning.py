@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from hindsight_core.caller import Caller, time_zone
 from hindsight_core.cues import language_of, sentence
@@ -45,8 +46,13 @@ class WritePlan:
         settings: ReconcileSettings,
         model: str | None,
         rulings: Mapping[Texts, Ruling] | None = None,
+        said: Mapping[Texts, NDArray[np.float32]] | None = None,
     ) -> None:
-        """`rulings` are what a judge has said already, by the texts of the new and of the old memory."""
+        """`rulings` are what a judge has said already, by the texts of the new and of the old memory.
+
+        `said` is what a reader has said, by the same; the pairs that it has not been asked about are in
+        `unread`, with the probability that something follows from each.
+        """
         self._store = store
         self._request = request
         self._caller = caller
@@ -55,6 +61,8 @@ class WritePlan:
         self._settings = settings
         self._model = model
         self._rulings = rulings or {}
+        self._said = said or {}
+        self.unread: dict[Texts, float] = {}
         self.questions: dict[Texts, Question] = {}
         self.ledger: Ledger = open_ledger("write", scope.namespace, times.now, caller)
         self.accesses: list[Access] = []
@@ -241,7 +249,7 @@ class WritePlan:
         """What is suppressed stays so; then the caller's word; then what reconciliation finds."""
         banned = [found for found in around if found.record.memory.status == "suppressed"]
         if banned:
-            ban = reconcile(new, kept.bare, banned, settings=self._settings, embedding_model=self._model)
+            ban = self._reconciled(new, kept, banned)
             if ban.decision == "refuse":
                 return ban
         if replaced:
@@ -251,18 +259,23 @@ class WritePlan:
             return Outcome(decision="supersede", targets=targets, reason="The caller named what it replaces.")
         if self._request.reconcile == "none":
             return Outcome(decision="add", reason="Stored beside what is there, as asked.")
-        known = ((found.record.memory, (new.content, found.record.memory.content)) for found in around)
-        rulings = {old.id: self._rulings[texts] for old, texts in known if texts in self._rulings}
-        return reconcile(
+        return self._reconciled(new, kept, around)
+
+    def _reconciled(self, new: Memory, kept: Kept, around: list[Neighbour]) -> Outcome:
+        texts = {found.record.memory.id: (new.content, found.record.memory.content) for found in around}
+        outcome = reconcile(
             new,
             kept.bare,
             around,
             settings=self._settings,
             embedding_model=self._model,
-            rulings=rulings,
+            rulings={old: self._rulings[pair] for old, pair in texts.items() if pair in self._rulings},
             zone=time_zone(self._request.timezone),
             every=self._request.reconcile == "judge",
+            heard={old: self._said[pair] for old, pair in texts.items() if pair in self._said},
         )
+        self.unread |= {texts[old]: share for old, share in outcome.unread.items()}
+        return outcome
 
 
 def _known(candidate: Candidate, memory: Memory) -> Decision:

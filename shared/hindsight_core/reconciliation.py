@@ -20,8 +20,9 @@ from hindsight_core.guards import is_weak
 from hindsight_core.judging import Ruling
 from hindsight_core.models import DecisionName, Memory
 from hindsight_core.occurrence import happened_again, says_no_more
-from hindsight_core.pairs import CONCERNED, Candidate, PairDecision, decide_pair, decide_pairs
+from hindsight_core.pairs import Candidate, PairDecision
 from hindsight_core.relations import Odds
+from hindsight_core.screening import CONCERNED, decide_pair, screen
 from hindsight_core.slots import Language, language_of, read, same_text, value_conflict, wording
 from hindsight_core.stores import Neighbour
 from hindsight_core.succession import reports
@@ -61,6 +62,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     evidence: dict[str, object] = {}
     doubted: tuple[str, ...] = ()
     near: tuple[str, ...] = ()
+    unread: dict[str, float] = {}
 
 
 def reconcile(
@@ -73,23 +75,39 @@ def reconcile(
     rulings: Mapping[str, Ruling] = MappingProxyType({}),
     zone: tzinfo = UTC,
     every: bool = False,
+    heard: Mapping[str, NDArray[np.float32]] = MappingProxyType({}),
 ) -> Outcome:
     """Decide about `new` among `neighbours` (active, pending and suppressed, of its scope). Pure; never raises.
 
     Explicit `supersedes` ids are the caller's affair; an equal `key` is one slot and is handled here. `rulings` are
     what a judge said, by the old one's id: they settle what rules leave open, but never against what rules forbid.
     `zone` is where the user's days begin and end. With `every`, also pairs are weighed whose probabilities cannot
-    matter here, for one who goes on with them (`near` is in their order).
+    matter here, for one who goes on with them (`near` is in their order). `heard` is what a `PairReader` says of pairs,
+    by the old one's id; of which others it might say more is in the outcome (`unread`).
     """
-    language = language_of(new.content)
     others = [neighbour for neighbour in neighbours if neighbour.record.memory.id != new.id]
-    pairs = decide_pairs(
+    screening = screen(
         new,
         vector,
         [Candidate(old=n.record.memory, cosine=n.cosine, vector=n.record.bare) for n in others],
         embedding_model=embedding_model,
         least=0.0 if every else settings.least,
     )
+    outcome = _judged(new, others, screening.decided(heard), settings, rulings, zone)
+    return msgspec.structs.replace(
+        outcome, unread={i: share for i, share in screening.unread.items() if i not in heard}
+    )
+
+
+def _judged(
+    new: Memory,
+    others: Sequence[Neighbour],
+    pairs: Sequence[PairDecision],
+    settings: ReconcileSettings,
+    rulings: Mapping[str, Ruling],
+    zone: tzinfo,
+) -> Outcome:
+    language = language_of(new.content)
     judged = [
         ruled(
             new,

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import msgspec
 
-from hindsight_core.assembly import embedder_of, gate_of, phraser_of, reconcile_of, weights_of
+from hindsight_core.assembly import embedder_of, gate_of, phraser_of, reader_of, reconcile_of, weights_of
 from hindsight_core.batching import write_each
 from hindsight_core.browsing import Browser, whole
 from hindsight_core.cache import Cache, open_cache
@@ -117,7 +117,15 @@ class MemoryService:
         self._arbiter = open_judge(
             settings.judge, api_key=settings.judge_key, timeout=settings.judge_timeout, tokens=settings.judge_tokens
         )
-        self._writer = Writer(store, cached, gate_of(settings), reconcile_of(settings), self._journal, self._arbiter)
+        self._writer = Writer(
+            store,
+            cached,
+            gate_of(settings),
+            reconcile_of(settings),
+            self._journal,
+            self._arbiter,
+            reader_of(settings),
+        )
         self._searcher = Searcher(store, cached, weights, self._journal, settings.unsettled)
         self._forgetter = Forgetter(store, cached, weights, self.vectors)
         self._browser = Browser(store, embedder, self._forgetter, self._journal)

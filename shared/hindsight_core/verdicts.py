@@ -24,7 +24,7 @@ class ReconcileSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     """
 
     supersede_at: float = 0.88
-    contest_at: float = 0.28
+    contest_at: float = 0.24
     contest_among_at: float = 0.25
     contest_lost_at: float = 0.2
     concern_at: float = 0.85

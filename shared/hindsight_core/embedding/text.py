@@ -25,7 +25,12 @@ _UNREADABLE = re.compile("[\x00\ud800-\udfff]")
 def clean(text: str) -> str:
     """The text without NUL and lone surrogates, white space collapsed, cut at about `MAX_TOKENS` tokens."""
     text = " ".join(_UNREADABLE.sub("", text).split())
-    return text if tokens(text) <= MAX_TOKENS else text[: _reach(text, MAX_TOKENS)].rstrip()
+    return beginning(text, MAX_TOKENS)
+
+
+def beginning(text: str, most: float) -> str:
+    """The text, or as much of its beginning as is about `most` tokens."""
+    return text if tokens(text) <= most else text[: _reach(text, most)].rstrip()
 
 
 def both_ends(question: str) -> str:

@@ -4,7 +4,8 @@
 
 Every ``reconcile*.jsonl`` of a ``--data`` folder is one writer; all files of an ``--own`` folder together are one.
 Each line is ``{"lang", "old": {content, source, confidence}, "new": {…}, "expect": relation}``. Each writer is judged
-by a model that never saw that writer; the figures go into the card beside the weights.
+by a model that never saw that writer; the figures go into the card beside the weights. `--read SAID` are the words of
+readers (`training/reader.py`) that have not seen that writer either: with it, the figures are those of both together.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from hindsight_core.evaluation.reconcile import measures
 from hindsight_core.evaluation.report import Line
 from hindsight_core.guards import guarded
 from hindsight_core.pair_model import CLIP, STEPS, Card, concern, linked, packed, project
-from hindsight_core.pairs import concerned
 from hindsight_core.relations import RELATIONS
+from hindsight_core.screening import concerned, settled, together
 from hindsight_core.slots import read
 from hindsight_core.training.crowd import crowd, gate
 from hindsight_core.training.lone import Lone, features
@@ -80,6 +81,33 @@ def trade(data: Corpus, odds: NDArray[np.float64], concerns: NDArray[np.float64]
         _say(f"contest_at {at:.2f} " + " · ".join(f"{m.name} {m.value:.1%}" for m in found))
 
 
+def with_reader(
+    alone: NDArray[np.float64], both: NDArray[np.float64], concerns: NDArray[np.float64], own: NDArray[np.bool_]
+) -> NDArray[np.float64]:
+    """What the product makes of both: (n, 6). Settled pairs are not read, nor are our own, which no reader left out."""
+    found = alone.copy()
+    for i in np.flatnonzero(~own).tolist():
+        if not settled(concerned(alone[i], float(concerns[i]))):
+            found[i] = together(alone[i], both[i], float(concerns[i]))
+    return found
+
+
+def said(pairs: list[Pair], file: Path) -> NDArray[np.float64]:
+    """Log-probabilities (n, 6) of every pair; of our own, which no reader has left out, nothing: zeros.
+
+    Raises KeyError where a fold is missing.
+    """
+    known: dict[str, NDArray[np.float32]] = {}
+    with np.load(file) as found:
+        for fold in range(int(found["folds"])):
+            known |= dict(zip(found[f"pairs{fold}"].tolist(), found[f"fold{fold}"], strict=True))
+    rows = np.zeros((len(pairs), len(RELATIONS)))
+    for i, pair in enumerate(pairs):
+        if not pair.own:
+            rows[i] = known[f"{pair.old.content}\n{pair.new.content}"]
+    return rows
+
+
 def _line(pair: Pair, decided: str) -> Line:
     return Line(id="", lang=pair.lang, expected=pair.expect, predicted=decided, right=decided == pair.expect)
 
@@ -94,6 +122,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--data", type=Path, action="append", required=True, help="a folder; each file is one writer")
     parser.add_argument("--own", type=Path, action="append", default=[], help="a folder; all its files are one writer")
     parser.add_argument("--out", type=Path, help="where both files go (none: measure only)")
+    parser.add_argument("--read", type=Path, help="what readers say of writers they have not seen (training/reader.py)")
     parser.add_argument("--vectors", type=Path, help="keep the vectors in this file between runs")
     options = parser.parse_args(arguments)
     pairs = load(options.data, options.own)
@@ -103,16 +132,25 @@ def main(arguments: list[str] | None = None) -> None:
     others = np.array([not pair.own for pair in pairs])
     prior = np.bincount(data.labels[others], minlength=len(RELATIONS)) / others.sum()
     scores = left_out(data, common, prior)
-    odds = np.zeros_like(scores)
+    read = None if options.read is None else said(pairs, options.read)
+    both = scores if read is None else np.hstack([scores, read])
+    odds, alone = np.zeros_like(scores), np.zeros_like(scores)
     concerns = np.zeros(len(pairs))
     everyone, lone = crowd(data), Lone(data)
     for group in sorted(set(data.groups)):
         test = data.groups == group
         # Our own pairs are all contrasts: they teach the model but say little about how often it is right.
-        odds[test] = linked(scores[test], *link(scores[others & ~test], data.labels[others & ~test]))
+        fit = others & ~test
+        alone[test] = linked(scores[test], *link(scores[fit], data.labels[fit]))
+        odds[test] = linked(both[test], *link(both[fit], data.labels[fit]))
         weights, offset = lone.gate(~test)
         for i in np.flatnonzero(test).tolist():
             concerns[i] = concern(weights, offset, features(data, i, i))
+    if read is not None:
+        _say("without a reader")
+        report(data, decide(data, alone, concerns, ReconcileSettings()))
+        odds = with_reader(alone, odds, concerns, np.array([pair.own for pair in pairs]))
+        _say("with a reader")
     figures = report(data, decide(data, odds, concerns, ReconcileSettings()))
     trade(data, odds, concerns)
     if options.vectors:
@@ -122,6 +160,7 @@ def main(arguments: list[str] | None = None) -> None:
     final = weighed(common, np.round(relevance(common.rows, data.labels), 4))
     told = np.flatnonzero(final.weigh)
     coefficients, offsets = link(scores[others], data.labels[others])
+    read_link, read_offset = ((), ()) if read is None else link(both[others], data.labels[others])
     weights, offset = gate(everyone, np.ones(len(everyone.pair), dtype=bool))
     lone_weights, lone_offset = lone.gate(np.ones(len(pairs), dtype=bool))
     card = Card(
@@ -137,6 +176,8 @@ def main(arguments: list[str] | None = None) -> None:
         norm=final.norm,
         link=tuple(tuple(float(x) for x in row) for row in coefficients),
         offset=tuple(float(x) for x in offsets),
+        read_link=tuple(tuple(float(x) for x in row) for row in read_link),
+        read_offset=tuple(float(x) for x in read_offset),
         gate=weights,
         gate_offset=offset,
         lone=lone_weights,
