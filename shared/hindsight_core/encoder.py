@@ -128,7 +128,9 @@ class Encoder:
                 layer[name] = base.T
                 layer[f"{name}.b"] = np.asarray(changes[f"{key}.b"], dtype=np.float32)
             for name in ("aln", "oln"):
-                layer |= {f"{name}.{part}": np.asarray(changes[f"l{number}.{name}.{part}"]) for part in "wb"}
+                layer |= {
+                    f"{name}.{part}": np.asarray(changes[f"l{number}.{name}.{part}"], dtype=np.float32) for part in "wb"
+                }
             self._layers.append(layer)
 
     def vectors(self, texts: Sequence[str]) -> Floats:
@@ -163,8 +165,8 @@ def _unpacked(packed: NDArray[np.uint8]) -> Floats:
     return whole
 
 
-def _normal(x: Floats, weight: Floats, bias: Floats) -> Floats:
-    x = x - x.mean(axis=1, keepdims=True)
+def _normal(values: NDArray[np.floating], weight: Floats, bias: Floats) -> Floats:
+    x: Floats = np.asarray(values - values.mean(axis=1, keepdims=True), dtype=np.float32)
     x /= np.sqrt(np.square(x).mean(axis=1, keepdims=True) + np.float32(_EPSILON))
     x *= weight
     x += bias
