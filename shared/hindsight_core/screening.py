@@ -78,6 +78,7 @@ class Screening:
         self.concerns: dict[int, float] = {}
         self.readings: dict[int, Reading] = {}
         self.scores: dict[int, NDArray[np.float32]] = {}
+        self.odds: dict[int, NDArray[np.float64]] = {}
 
     @property
     def unread(self) -> dict[str, float]:
@@ -87,8 +88,8 @@ class Screening:
             return {}
         b, count = read(self._new.content), len(self._candidates)
         found: dict[str, float] = {}
-        for i, scores in self.scores.items():
-            odds = concerned(model.odds(scores[None, :])[0], self.concerns[i], count)
+        for i, alone in self.odds.items():
+            odds = concerned(alone, self.concerns[i], count)
             if not same_text(self.readings[i], b) and not settled(odds):
                 found[self._candidates[i].old.id] = _follows(odds)
         return found
@@ -101,7 +102,7 @@ class Screening:
             assert model is not None
             candidate = self._candidates[i]
             said = heard.get(candidate.old.id)
-            odds, concern, count = model.odds(scores[None, :])[0], self.concerns[i], len(self._candidates)
+            odds, concern, count = self.odds[i], self.concerns[i], len(self._candidates)
             if said is not None:
                 odds = together(odds, model.odds(scores[None, :], said[None, :])[0], concern, count)
             learned = concerned(odds, concern, count)
@@ -181,6 +182,7 @@ def screen(
             np.asarray(new_vector, dtype=np.float32)[None, :],
         )
         screening.scores |= dict(zip(rows, scores, strict=True))
+        screening.odds |= dict(zip(rows, model.odds(scores), strict=True))
     return screening
 
 
