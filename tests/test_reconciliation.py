@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Sequence
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -16,17 +14,16 @@ from numpy.typing import NDArray
 
 from hindsight_core.embedding import Embedder, open_embedder
 from hindsight_core.indexing import index_fields
-from hindsight_core.models import Memory, Status
+from hindsight_core.models import Memory
 from hindsight_core.pair_model import BLOCK, PairModel, Points, blocks, kernel, shipped
-from hindsight_core.pairs import order_of
+from hindsight_core.pairs import Candidate, order_of
 from hindsight_core.reconciliation import Outcome, ReconcileSettings, decide_pair, reconcile
-from hindsight_core.relations import RELATIONS
+from hindsight_core.relations import AMONG, CHOSEN, RELATIONS
+from hindsight_core.screening import JUDGED, screen
 from hindsight_core.slots import language_of, read, same_text
 from hindsight_core.stores import Neighbour, Record, Vector
 from hindsight_core.values import han_number, normalised, read_values
 from samples import DAY, START, memory
-
-EVERYDAY = Path(__file__).parent / "data" / "gate_everyday.jsonl"
 
 
 class Reader:
@@ -389,9 +386,27 @@ def test_probabilities_are_a_distribution_and_evidence_names_the_judge(reader: R
         assert sum(decision.probabilities.values()) == pytest.approx(1.0)
 
 
-def test_a_pair_that_the_model_cannot_settle_is_not_put_to_it_and_nothing_else_comes_of_it(
-    reader: Reader, monkeypatch: pytest.MonkeyPatch
-) -> None:
+CROWD = [
+    "Anna's violin lesson is on Mondays",
+    "The printer on the second floor is out of toner",
+    "My sister works for the railway",
+    "I take my coffee without sugar",
+    "The office coffee machine is broken",
+    "Our cat is called Minou",
+    "The boiler was serviced in March",
+    "My passport runs out in 2031",
+    "I have a dentist's appointment on Friday",
+    "我对花生过敏",
+    "我姐姐住在苏州",
+    "车在二手市场买的",
+]
+
+
+def others(*texts: str) -> list[Memory]:
+    return [old(text, f"other-{i:02}") for i, text in enumerate(texts)]
+
+
+def test_of_many_neighbours_few_are_put_to_the_model(reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
     scores = PairModel.scores
 
@@ -400,32 +415,69 @@ def test_a_pair_that_the_model_cannot_settle_is_not_put_to_it_and_nothing_else_c
         return scores(self, likenesses, *vectors)
 
     monkeypatch.setattr(PairModel, "scores", counted)
-    texts = [json.loads(line)["text"] for line in EVERYDAY.read_text("utf-8").splitlines()[:60]]
-    vectors = np.stack([reader.vector(text) for text in texts])
-    statuses: list[Status] = ["active", "active", "pending", "suppressed"]
-    records = [
-        Record(
-            memory=old(text, f"{i:03}", embedding_model=reader.model, status=statuses[i % 4]),
-            index=index_fields(old(text)),
-            bare=vectors[i],
-        )
-        for i, text in enumerate(texts)
+    outcome = settle(reader, "model", new("Anna's violin lesson has moved to Thursdays"), *others(*CROWD))
+    assert outcome.targets or outcome.contests
+    assert sum(asked) <= JUDGED
+
+
+@pytest.mark.parametrize(
+    ("before", "again"),
+    [
+        ("My wife is allergic to penicillin", "Penicillin is what my wife is allergic to"),
+        ("我对青霉素过敏", "青霉素我过敏"),
+    ],
+)
+def test_what_is_said_again_among_many_is_a_duplicate(reader: Reader, before: str, again: str) -> None:
+    outcome = settle(reader, "model", new(again), old(before), *others(*CROWD))
+    assert (outcome.decision, outcome.targets) == ("duplicate", ("old",))
+
+
+@pytest.mark.parametrize("text", ["The new office manager is Dana now", "我现在换成每天跑步上班了"])
+def test_news_replaces_no_bystander(reader: Reader, judge: str, text: str) -> None:
+    outcome = settle(reader, judge, new(text), *others(*CROWD))
+    assert outcome.decision in {"add", "coexist", "contest"}
+    assert not outcome.targets or outcome.decision != "supersede"
+
+
+@pytest.mark.parametrize(
+    ("before", "again"),
+    [
+        ("My wife is allergic to penicillin", "Penicillin is what my wife is allergic to"),
+        ("我对青霉素过敏", "青霉素我过敏"),
+    ],
+)
+def test_several_suppressed_memories_are_each_compared_by_themselves(reader: Reader, before: str, again: str) -> None:
+    banned = [msgspec.structs.replace(each, status="suppressed") for each in (old(before), *others(*CROWD))]
+    assert settle(reader, "model", new(again), *banned).decision == "refuse"
+    assert settle(reader, "model", new("I bought a kayak in Norway"), *banned).decision == "add"
+
+
+def test_a_tools_record_replaces_its_older_one_among_many(reader: Reader) -> None:
+    stock = [old(f"stock item=SKU{i} qty={i}", f"r{i}", source="tool", confidence=0.8) for i in range(10)]
+    outcome = settle(reader, "model", new("stock item=SKU7 qty=30", source="tool", confidence=0.8), *stock)
+    assert outcome.targets == ("r7",)
+
+
+@pytest.mark.parametrize(("beside", "heard"), [((), "duplicate"), (("I play the cello",), "supersede")])
+def test_a_reader_is_heard_as_of_one_chosen_pair_or_as_of_one_neighbour_of_several(
+    reader: Reader, beside: tuple[str, ...], heard: str
+) -> None:
+    olds = [
+        msgspec.structs.replace(each, embedding_model=reader.model)
+        for each in (old("I live in Bristol"), *others(*beside))
     ]
-    counts = {True: 0, False: 0}
-    for i, text in enumerate(texts):
-        cosines = vectors @ vectors[i]
-        nearest = [j for j in np.argsort(-cosines, kind="stable").tolist() if j != i][: (16, 4, 2)[i % 3]]
-        near = [Neighbour(record=records[j], cosine=float(cosines[j])) for j in nearest]
-        found: dict[bool, object] = {}
-        for every in (True, False):
-            asked.clear()
-            outcome = reconcile(new(text), vectors[i], near, embedding_model=reader.model, every=every)
-            counts[every] += sum(asked)
-            contests = {link.id: (pytest.approx(link.probability, abs=2e-4), link.why) for link in outcome.contests}
-            rest = (outcome.decision, outcome.targets, outcome.reason, outcome.late, outcome.doubted)
-            found[every] = (*rest, contests, set(outcome.near))
-        assert found[False] == found[True]
-    assert counts[False] < 0.7 * counts[True]
+    fresh = new("Signed the lease on a flat in Leeds")
+    vector = reader.vector(fresh.content)
+    candidates = [
+        Candidate(old=each, cosine=float(vector @ reader.vector(each.content)), vector=reader.vector(each.content))
+        for each in olds
+    ]
+    said = np.full(2 * len(RELATIONS), np.log(0.01), dtype=np.float32)
+    said[CHOSEN][RELATIONS.index("duplicate")] = said[AMONG][RELATIONS.index("supersede")] = np.log(0.95)
+    screening = screen(fresh, vector, candidates, embedding_model=reader.model)
+    assert "old" in screening.unread
+    found = screening.decided({"old": said})[0].evidence["read"]
+    assert max(found, key=found.__getitem__) == heard
 
 
 def test_vectors_of_another_model_are_left_to_the_rules(reader: Reader) -> None:
@@ -506,11 +558,6 @@ def test_order_is_unclear_within_the_precision() -> None:
     assert order_of(new("y"), old("x")) == "newer"
     assert order_of(old("x"), new("y")) == "older"
     assert order_of(old("x"), old("y")) == "newer"
-
-
-@pytest.mark.parametrize("name", ["supersede_at", "contest_at", "contest_among_at", "duplicate_at", "refine_at"])
-def test_no_threshold_lies_below_what_is_put_to_the_model(name: str):
-    assert ReconcileSettings(**{name: 0.01}).least <= 0.01
 
 
 def test_a_kernel_in_blocks_is_that_of_all_rows() -> None:

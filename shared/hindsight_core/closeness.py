@@ -6,11 +6,14 @@ import math
 
 from hindsight_core.slots import Reading
 
+# Of so many neighbours at most it was learned.
+_MANY = 16
 
-def closeness(a: Reading, b: Reading, cosine: float, best: float, rank: int) -> dict[str, float]:
+
+def closeness(a: Reading, b: Reading, cosine: float, best: float, rank: int, count: int = 1) -> dict[str, float]:
     """How likely the two speak of one matter at all, among the neighbours of one new text.
 
-    `best` is the highest cosine among them, `rank` this one's place by cosine, from 0.
+    `best` is the highest cosine among them, `rank` this one's place by cosine, from 0, `count` how many they are.
     """
     shared = a.terms & b.terms
     both_state = bool(a.values and b.values)
@@ -21,6 +24,7 @@ def closeness(a: Reading, b: Reading, cosine: float, best: float, rank: int) -> 
         "behind": best - cosine,
         "rank": math.log1p(rank),
         "first": float(rank == 0),
+        "count": math.log(min(count, _MANY)),
         "shared": float(min(4, len(shared))),
         "nothing_shared": float(not shared),
         "old_kept": len(shared) / max(1, len(a.terms)),

@@ -188,8 +188,14 @@ def likely(scores: NDArray[np.floating], link: Link, apart: Link | None) -> NDAr
 
 def linked(scores: NDArray[np.floating], link: Link) -> NDArray[np.float64]:
     """Softmax of the linked scores, row by row."""
-    weights, offset = _linking(link)
-    logits = np.asarray(scores, dtype=np.float64) @ weights + offset
+    return softmax(np.asarray(scores, dtype=np.float64), *_linking(link))
+
+
+def softmax(
+    scores: NDArray[np.float64], weights: NDArray[np.float64], offset: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Softmax of `scores @ weights + offset`, row by row."""
+    logits = scores @ weights + offset
     odds = np.exp(logits - logits.max(axis=1, keepdims=True))
     return np.asarray(odds / odds.sum(axis=1, keepdims=True), dtype=np.float64)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import resources
 from operator import itemgetter
 
@@ -19,7 +19,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from hindsight_core.learned import Link, linked
 from hindsight_core.once import once
+from hindsight_core.relations import CHOSEN
 
 Floats = NDArray[np.float32]
 CLIP = 4.0
@@ -49,9 +51,10 @@ class Card(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     `model`, `dimension` and `calibration` are those of the vectors' `EmbeddingIdentity`; `features` names the columns
     of `likeness` in order, followed by the cosine; `weigh`, at most 1, how much each counts in distances; `spread` are
-    the mean distances; `link` and `offset` make probabilities of scores, `read_link` and `read_offset` of scores and of
-    the words of a `PairReader`; `gate` weighs `closeness`, `lone` that and
-    `likeness`; `figures` are the measures of the leave-one-writer-out run.
+    the mean distances; `gate` weighs `closeness` among several neighbours, `lone` that and `likeness` of one alone.
+    `alone` makes probabilities of the scores of one pair, `among` of the scores of one of several neighbours and of how
+    far it is concerned; `alone_read` and `among_read` of these and of the words of a `PairReader`. `figures` are the
+    measures of the leave-one-writer-out run.
     """
 
     model: str
@@ -64,15 +67,15 @@ class Card(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     kernel: Kernel
     spread: dict[str, float]
     norm: float
-    link: tuple[tuple[float, ...], ...]
-    offset: tuple[float, ...]
+    alone: Link
+    among: Link
     gate: dict[str, float]
     gate_offset: float
     lone: dict[str, float]
     lone_offset: float
     pairs: int
-    read_link: tuple[tuple[float, ...], ...] = ()
-    read_offset: tuple[float, ...] = ()
+    alone_read: Link | None = None
+    among_read: Link | None = None
     figures: dict[str, dict[str, float]] = {}
 
 
@@ -110,10 +113,11 @@ class PairModel:
         self._scale = np.asarray(card.scale, dtype=np.float32)
         self._columns: Callable[[dict[str, float]], tuple[float, ...]] = itemgetter(*card.features[:-1])
         self._weigh = np.asarray(card.weigh, dtype=np.float32)
-        self._link = np.asarray(card.link, dtype=np.float64)
-        self._offset = np.asarray(card.offset, dtype=np.float64)
-        self._read_link = np.asarray(card.read_link, dtype=np.float64)
-        self._read_offset = np.asarray(card.read_offset, dtype=np.float64)
+
+    def with_gate(self, gate: dict[str, float], offset: float) -> PairModel:
+        """The same with another gate among several neighbours."""
+        card = msgspec.structs.replace(self.card, gate=gate, gate_offset=offset)
+        return PairModel(card, self._projection, self._middle, self._support, self._weights)
 
     def fits(self, embedding_model: str | None) -> bool:
         """Whether vectors of this identity (`model@revision/dimension#calibration`) are what it was trained on."""
@@ -124,7 +128,7 @@ class PairModel:
         return model == card.model and rest.partition("/")[2] == f"{card.dimension}#{card.calibration}"
 
     def concern(self, closeness: dict[str, float]) -> float:
-        """In [0, 1]: how far the two texts speak of one matter, so that the kernel's word counts at all.
+        """In [0, 1]: how probably a new text concerns one of its several neighbours at all.
 
         The kernel knows pairs that somebody chose to compare. Among all neighbours of a new text most are bystanders,
         and a text that tells of a change would seem to replace each of them.
@@ -132,7 +136,7 @@ class PairModel:
         return concern(self.card.gate, self.card.gate_offset, closeness)
 
     def concern_alone(self, features: dict[str, float]) -> float:
-        """The same for a text that has one neighbour alone, from `closeness` and `likeness` of both."""
+        """How far a text and its only neighbour speak of one matter, from `closeness` and `likeness` of both."""
         return concern(self.card.lone, self.card.lone_offset, features)
 
     def scores(
@@ -158,13 +162,21 @@ class PairModel:
     @property
     def hears(self) -> bool:
         """Whether it knows what to make of a `PairReader`'s word."""
-        return bool(self.card.read_link)
+        return self.card.alone_read is not None and self.card.among_read is not None
 
-    def odds(self, scores: Floats, said: Floats | None = None) -> NDArray[np.float64]:
-        """Probabilities, shape (m, 6), of scores of that shape and of what a `PairReader` said, where it was asked."""
+    def odds(
+        self, scores: Floats, said: Floats | None = None, concerns: Sequence[float] | None = None
+    ) -> NDArray[np.float64]:
+        """Probabilities, shape (m, 6), of scores of that shape and of what a `PairReader` said, where it was asked.
+
+        `concerns` are those of several neighbours of one new text; without, each row is a pair by itself.
+        """
+        rows: Floats = scores if concerns is None else np.hstack([scores, doubts(concerns)])
         if said is None:
-            return linked(scores, self._link, self._offset)
-        return linked(np.hstack([scores, said]), self._read_link, self._read_offset)
+            return linked(rows, self.card.alone if concerns is None else self.card.among)
+        link = self.card.alone_read if concerns is None else self.card.among_read
+        assert link is not None
+        return linked(np.hstack([rows, said[:, CHOSEN] if concerns is None else said]), link)
 
 
 def concern(weights: dict[str, float], offset: float, closeness: dict[str, float]) -> float:
@@ -226,11 +238,10 @@ def _decay(distances: Floats, rate: float) -> Floats:
     return np.exp(distances, out=distances)
 
 
-def linked(scores: NDArray[np.floating], link: NDArray[np.float64], offset: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Softmax of `scores @ link + offset`, row by row."""
-    logits = np.asarray(scores, dtype=np.float64) @ link + offset
-    odds = np.exp(logits - logits.max(axis=1, keepdims=True))
-    return np.asarray(odds / odds.sum(axis=1, keepdims=True), dtype=np.float64)
+def doubts(concerns: Sequence[float]) -> Floats:
+    """The log-odds of how far each neighbour is concerned, as a column."""
+    found = np.clip(np.asarray(concerns, dtype=np.float64), 1e-4, 1 - 1e-4)
+    return np.asarray(np.log(found / (1 - found)), dtype=np.float32)[:, None]
 
 
 def _lengths(rows: Floats) -> Floats:
@@ -271,19 +282,21 @@ def shipped() -> PairModel | None:
         return None
     card = msgspec.convert(json.loads(card_file.read_text("utf-8")), Card)
     with arrays_file.open("rb") as file:
-        arrays = dict(np.load(file))
-    support = Points(
-        blocks(arrays["likeness"].astype(np.float32) * np.float32(CLIP / STEPS)),
-        blocks(unpacked(arrays["old"], arrays["old_step"])),
-        blocks(unpacked(arrays["new"], arrays["new_step"])),
-    )
-    return PairModel(
-        card,
-        arrays["projection"].astype(np.float32),
-        arrays["middle"].astype(np.float32),
-        support,
-        blocks(arrays["weights"].astype(np.float32)),
-    )
+        return model_of(card, dict(np.load(file)))
+
+
+def model_of(card: Card, arrays: Mapping[str, NDArray[np.generic]]) -> PairModel:
+    """The model that a card and the arrays of its file make."""
+
+    def floats(name: str) -> Floats:
+        return np.asarray(arrays[name], dtype=np.float32)
+
+    def rows(name: str) -> Floats:
+        return blocks(unpacked(np.asarray(arrays[name], dtype=np.int8), floats(f"{name}_step")))
+
+    likeness = blocks(floats("likeness") * np.float32(CLIP / STEPS))
+    support = Points(likeness, rows("old"), rows("new"))
+    return PairModel(card, floats("projection"), floats("middle"), support, blocks(floats("weights")))
 
 
 def packed(rows: Floats) -> tuple[NDArray[np.int8], Floats]:

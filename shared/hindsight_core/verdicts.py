@@ -18,32 +18,22 @@ class ReconcileSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
 
     `contest_at` holds for a new one that finds one neighbour alone, `contest_among_at` where there are several, and
     `contest_lost_at` where the new one would else be a duplicate: what it says would be lost.
-    `concern_at`: how surely both must speak of one matter before the new one supersedes the old one unasked, where
-    there are several neighbours and the new one says that it tells a new thing of a kind that the old one names;
-    `concern_among_at` the same where it does not say so; `concern_alone_at` where there is one neighbour alone.
+    `concern_alone_at`: how surely both must speak of one matter before the new one supersedes its only neighbour
+    unasked. Where there are several, the probabilities know how many are bystanders; what a rule makes of one that is
+    concerned less than `concern_among_at` is asked.
     """
 
-    supersede_at: float = 0.88
-    contest_at: float = 0.24
+    supersede_at: float = 0.91
+    contest_at: float = 0.2
     contest_among_at: float = 0.25
     contest_lost_at: float = 0.2
-    concern_at: float = 0.85
-    concern_among_at: float = 0.97
     concern_alone_at: float = 0.98
+    concern_among_at: float = 0.5
     duplicate_at: float = 0.4
     refine_at: float = 0.4
     suppressed_at: float = 0.5
     max_superseded: int = 5
     max_contested: int = 2
-
-    @property
-    def least(self) -> float:
-        """No probability below this of superseding, duplicating, refining or leaving pending makes a verdict.
-
-        Of four that sum to less than a third, one of the other two relations is the likelier one.
-        """
-        contests = (self.contest_at, self.contest_among_at, self.contest_lost_at)
-        return min(self.supersede_at, *contests, self.duplicate_at, self.refine_at, self.suppressed_at, 1 / 3)
 
 
 DEFAULTS = ReconcileSettings()
@@ -88,9 +78,9 @@ def judge_pair(new: Memory, old: Memory, pair: PairDecision, settings: Reconcile
         probability, why = 0.0, "why_keys"
     # Where it is not clear that the two speak of one matter, asking is all that is safe.
     named = "named" in pair.evidence.get("guards", ())
-    explicit = not {"renews", "record"}.isdisjoint(pair.evidence.get("guards", ()))
-    among = settings.concern_at if explicit else settings.concern_among_at
-    if not named and pair.concern < (settings.concern_alone_at if alone else among):
+    ruled_only = not {"renews", "reset", "record"}.isdisjoint(pair.evidence.get("guards", ()))
+    needed = settings.concern_alone_at if alone else settings.concern_among_at if ruled_only else 0.0
+    if not named and pair.concern < needed:
         probability = min(probability, ceiling)
     if order == "unclear" and probability > ceiling:
         probability, why = ceiling, "why_order"

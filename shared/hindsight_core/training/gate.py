@@ -4,12 +4,15 @@
 
 Every ``gate*.jsonl`` holds lines ``{"lang", "role", "text", "task", "expect": {"keep", "kind", "durable"?}}``. Files
 whose names differ only in their language are one writer; all files of an ``--own`` folder together are one. Each
-writer is judged by a model that never saw that writer; the figures go into the card beside the weights.
+writer is judged by a model that never saw that writer; the figures go into the card beside the weights. Of the stories
+of an ``--own`` folder (``stories*.jsonl``), a part of what they are full of and all the rest teach what is kept; of
+which kind something is, and how long it holds, they do not teach, for their writers drew those lines elsewhere.
 """
 
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -20,6 +23,7 @@ from numpy.typing import NDArray
 from hindsight_core.learned import Card, Floats
 from hindsight_core.spans import statement
 from hindsight_core.training.command import command, labelled
+from hindsight_core.training.stories import load as load_stories
 from hindsight_core.training.texts import Texts, blank, evaluate, fit, write
 from hindsight_core.wording import read
 
@@ -27,6 +31,8 @@ CLASSES = ("none", "fact", "preference", "instruction", "event", "speculation")
 RIDGE = 0.4
 OWN_RIDGE = 0.8
 GAMMA = 1.2
+# Of what stories are full of, one in so many is learned from: all would make a decision half as slow again.
+PLENTY, STORIES = frozenset(["fact", "event", "speculation"]), 4
 # Where a writer did not say whether something lasts, what its kind makes likely.
 _USUALLY_LASTS = {"none": -1.0, "fact": 0.8, "preference": 1.0, "instruction": 0.4, "event": -0.6, "speculation": -0.6}
 
@@ -43,6 +49,7 @@ class Item(msgspec.Struct, frozen=True):
     text: str
     expect: Expected
     writer: str = ""
+    of_story: bool = False
 
 
 def load(data: Sequence[Path], own: Sequence[Path]) -> list[Item]:
@@ -53,15 +60,21 @@ def load(data: Sequence[Path], own: Sequence[Path]) -> list[Item]:
         if item.role == "user":
             item = msgspec.structs.replace(item, text=statement(item.text))
         found.setdefault((item.role, item.text), item)
+    passed: Counter[str] = Counter()
+    for story in load_stories(list(own)):
+        for _, turn in story.lines:
+            passed[turn.kind] += 1
+            if turn.kind not in PLENTY or passed[turn.kind] % STORIES == 0:
+                keep = turn.kind != "skip"
+                expect = Expected(keep=keep, kind=turn.kind if keep else "none")
+                item = Item(story.lang, "user", statement(turn.text), expect, writer="own", of_story=True)
+                found.setdefault((item.role, item.text), item)
     return list(found.values())
 
 
 def corpus(items: list[Item], vectors: Floats) -> Texts:
     classes = np.array([CLASSES.index(item.expect.kind if item.expect.keep else "none") for item in items])
-    lasts = [
-        _USUALLY_LASTS[CLASSES[c]] if item.expect.durable is None else 1.0 if item.expect.durable else -1.0
-        for c, item in zip(classes, items, strict=True)
-    ]
+    lasts = [_lasts(item) for item in items]
     targets = np.hstack([2.0 * np.eye(len(CLASSES))[classes] - 1.0, np.array(lasts)[:, None]])
     return Texts(
         wordings=[read(item.text, item.role) for item in items],
@@ -70,8 +83,17 @@ def corpus(items: list[Item], vectors: Floats) -> Texts:
         classes=classes,
         writers=np.array([item.writer for item in items]),
         languages=np.array([item.lang for item in items]),
-        apart=True,
+        apart=np.array([not item.of_story for item in items]),
     )
+
+
+def _lasts(item: Item) -> float:
+    """Whether it holds in three months, from -1 to 1, as its writer said or as its kind makes likely."""
+    if item.expect.durable is not None:
+        return 1.0 if item.expect.durable else -1.0
+    if item.of_story and item.expect.keep:
+        return 0.0
+    return _USUALLY_LASTS[item.expect.kind if item.expect.keep else "none"]
 
 
 def measures(truth: NDArray[np.int64], odds: NDArray[np.float64], threshold: NDArray[np.float64]) -> dict[str, float]:

@@ -80,10 +80,14 @@ def load(data: list[Path], own: list[Path]) -> list[Pair]:
     return found
 
 
-async def embed(pairs: list[Pair]) -> tuple[EmbeddingIdentity, dict[str, Floats]]:
+def texts_of(pairs: list[Pair]) -> list[str]:
+    """Every text, once."""
+    return list(dict.fromkeys(text for pair in pairs for text in (pair.old.content, pair.new.content)))
+
+
+async def embed(texts: list[str]) -> tuple[EmbeddingIdentity, dict[str, Floats]]:
     """The vector of every text, by the default embedder."""
     embedder = open_embedder()
-    texts = list(dict.fromkeys(text for pair in pairs for text in (pair.old.content, pair.new.content)))
     vectors = await embedder.embed(texts, "passage")
     identity = embedder.identity
     await embedder.aclose()
@@ -104,16 +108,18 @@ def corpus(pairs: list[Pair], vectors: dict[str, Floats]) -> Corpus:
     return Corpus(pairs, (*names, "cosine"), rows, old, new, labels)
 
 
-def vectors_of(pairs: list[Pair], file: Path | None) -> tuple[EmbeddingIdentity, dict[str, Floats]]:
+def vectors_of(texts: list[str], file: Path | None) -> tuple[EmbeddingIdentity, dict[str, Floats]]:
     """The vector of every text and who made them; kept in `file` between runs."""
-    texts = {text for pair in pairs for text in (pair.old.content, pair.new.content)}
+    known: dict[str, Floats] = {}
+    identity = asyncio.run(embed([]))[0]
     if file is not None and file.is_file():
         with np.load(file) as kept:
-            known = dict(zip(kept["texts"].tolist(), kept["vectors"], strict=True))
-            identity = msgspec.json.decode(kept["identity"].tobytes(), type=EmbeddingIdentity)
-        if texts <= known.keys():
-            return identity, known
-    identity, found = asyncio.run(embed(pairs))
+            if msgspec.json.decode(kept["identity"].tobytes(), type=EmbeddingIdentity) == identity:
+                known = dict(zip(kept["texts"].tolist(), kept["vectors"], strict=True))
+    missing = [text for text in texts if text not in known]
+    if not missing:
+        return identity, known
+    found = known | asyncio.run(embed(missing))[1]
     if file is not None:
         np.savez(
             file,

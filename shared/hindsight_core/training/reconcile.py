@@ -6,6 +6,7 @@ Every ``reconcile*.jsonl`` of a ``--data`` folder is one writer; all files of an
 Each line is ``{"lang", "old": {content, source, confidence}, "new": {…}, "expect": relation}``. Each writer is judged
 by a model that never saw that writer; the figures go into the card beside the weights. `--read SAID` are the words of
 readers (`training/reader.py`) that have not seen that writer either: with it, the figures are those of both together.
+What a new text means among several neighbours is learned from the stories (``stories*.jsonl``) of ``--own`` folders.
 """
 
 from __future__ import annotations
@@ -22,14 +23,18 @@ from numpy.typing import NDArray
 from hindsight_core.evaluation.reconcile import measures
 from hindsight_core.evaluation.report import Line
 from hindsight_core.guards import guarded
-from hindsight_core.pair_model import CLIP, STEPS, Card, concern, linked, packed, project
-from hindsight_core.relations import RELATIONS
+from hindsight_core.learned import linked
+from hindsight_core.pair_model import CLIP, STEPS, Card, Floats, concern, model_of, packed, project
+from hindsight_core.relations import CHOSEN, RELATIONS
 from hindsight_core.screening import concerned, settled, together
 from hindsight_core.slots import read
-from hindsight_core.training.crowd import crowd, gate
+from hindsight_core.training.among import Among, Rows, among, gate, judged, links
+from hindsight_core.training.among import left_out as among_left_out
 from hindsight_core.training.lone import Lone, features
-from hindsight_core.training.pairs import Corpus, Pair, corpus, load, vectors_of
-from hindsight_core.training.solving import SHAPE, base, left_out, link, relevance, solve, weighed
+from hindsight_core.training.pairs import Corpus, Pair, corpus, load, texts_of, vectors_of
+from hindsight_core.training.solving import SHAPE, base, left_out, link, linkage, relevance, solve, weighed
+from hindsight_core.training.stories import Meeting, meetings, texts
+from hindsight_core.training.stories import load as load_stories
 from hindsight_core.verdicts import ReconcileSettings, verdict
 
 
@@ -75,37 +80,88 @@ def report(data: Corpus, decided: list[str]) -> dict[str, dict[str, float]]:
 def trade(data: Corpus, odds: NDArray[np.float64], concerns: NDArray[np.float64]) -> None:
     """What other thresholds of contesting would give over all writers but our own, a line each."""
     others = [i for i, pair in enumerate(data.pairs) if not pair.own]
-    for at in (0.2, 0.25, 0.3, 0.35):
+    for at in (0.15, 0.2, 0.25, 0.3, 0.35):
         decided = decide(data, odds, concerns, ReconcileSettings(contest_at=at))
         found = measures([_line(data.pairs[i], decided[i]) for i in others])
         _say(f"contest_at {at:.2f} " + " · ".join(f"{m.name} {m.value:.1%}" for m in found))
 
 
 def with_reader(
-    alone: NDArray[np.float64], both: NDArray[np.float64], concerns: NDArray[np.float64], own: NDArray[np.bool_]
+    alone: NDArray[np.float64], both: NDArray[np.float64], concerns: NDArray[np.float64], heard: NDArray[np.bool_]
 ) -> NDArray[np.float64]:
-    """What the product makes of both: (n, 6). Settled pairs are not read, nor are our own, which no reader left out."""
+    """What the product makes of both: (n, 6). Settled pairs are not read, nor are those that no reader left out."""
     found = alone.copy()
-    for i in np.flatnonzero(~own).tolist():
+    for i in np.flatnonzero(heard).tolist():
         if not settled(concerned(alone[i], float(concerns[i]))):
             found[i] = together(alone[i], both[i], float(concerns[i]))
     return found
 
 
-def said(pairs: list[Pair], file: Path) -> NDArray[np.float64]:
-    """Log-probabilities (n, 6) of every pair; of our own, which no reader has left out, nothing: zeros.
+def words(file: Path | None) -> dict[str, Floats]:
+    """What readers said, (12,) a pair, by the texts of the old one and the new one with a line's end between.
 
-    Raises KeyError where a fold is missing.
+    Of the writers of a fold that the file does not hold, nothing.
     """
-    known: dict[str, NDArray[np.float32]] = {}
-    with np.load(file) as found:
-        for fold in range(int(found["folds"])):
-            known |= dict(zip(found[f"pairs{fold}"].tolist(), found[f"fold{fold}"], strict=True))
-    rows = np.zeros((len(pairs), len(RELATIONS)))
-    for i, pair in enumerate(pairs):
-        if not pair.own:
-            rows[i] = known[f"{pair.old.content}\n{pair.new.content}"]
-    return rows
+    known: dict[str, Floats] = {}
+    if file is not None:
+        with np.load(file) as found:
+            for fold in range(int(found["folds"])):
+                if f"pairs{fold}" in found:
+                    known |= dict(zip(found[f"pairs{fold}"].tolist(), found[f"fold{fold}"], strict=True))
+                else:
+                    _say(f"{file} holds nothing of fold {fold}: its writers are judged without a reader")
+    return known
+
+
+def apart(test: NDArray[np.bool_], known: NDArray[np.bool_]) -> list[tuple[NDArray[np.bool_], NDArray[np.bool_]]]:
+    """Whom to judge, from whom: from all others or, where nobody else was read, each half from the other."""
+    if not test.any():
+        return []
+    if (known & ~test).any():
+        return [(test, known & ~test)]
+    even = np.arange(len(test)) % 2 == 0
+    return [(test & even, test & ~even), (test & ~even, test & even)]
+
+
+def said(pairs: list[Pair], known: dict[str, Floats]) -> NDArray[np.float64]:
+    """Log-probabilities (n, 6) of every pair; of what no reader has left out, nothing: NaN."""
+    nothing = np.full(len(RELATIONS), np.nan)
+    rows = [
+        nothing if pair.own else known.get(f"{pair.old.content}\n{pair.new.content}", nothing)[CHOSEN] for pair in pairs
+    ]
+    return np.array(rows, dtype=np.float64)
+
+
+def stand(met: list[Meeting], data: Among, found: Rows, odds: NDArray[np.float64]) -> None:
+    """What probabilities alone make of the neighbours of unseen writers, before any rule: a line a language.
+
+    Counted are all neighbours that were to be superseded, found again or not, of writers that have probabilities.
+    """
+    at = ReconcileSettings()
+    heard = ~np.isnan(odds[:, 0])
+    sure = heard & (odds[:, 0] >= at.supersede_at)
+    asked = heard & ~sure & (odds[:, 0] >= at.contest_among_at)
+    same = heard & (odds.argmax(axis=1) == found.relation)
+    languages = np.array([each.story.lang for each in met])
+    writers = np.unique(found.writer[heard])
+    for lang in sorted({str(each) for each in languages}):
+        here = heard & (languages[data.meeting[found.at]] == lang)
+        some = [each for each in met if each.story.lang == lang and each.story.writer in writers]
+        if not some:
+            continue
+        replaced, wrong = here & (found.relation == 0), here & (found.relation != 0)
+        true = sum(relation == "supersede" for each in some for relation in each.expect)
+        shares = [
+            f"{name} {(same & here & (found.relation == i)).sum() / max(1, (here & (found.relation == i)).sum()):.1%}"
+            for i, name in enumerate(RELATIONS)
+        ]
+        lost = -np.log(odds[here, found.relation[here]]).mean()
+        _say(
+            f"{lang} {len(some)} writes; of {true} to be replaced superseded {(replaced & sure).sum() / true:.1%},"
+            f" asked {(replaced & asked).sum() / true:.1%}; of 100 writes {100 * (wrong & sure).sum() / len(some):.1f}"
+            f" supersede and {100 * (wrong & asked).sum() / len(some):.1f} contest what holds; log-loss {lost:.4f};"
+            f" likeliest is right: {', '.join(shares)}"
+        )
 
 
 def _line(pair: Pair, decided: str) -> Line:
@@ -125,44 +181,50 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--read", type=Path, help="what readers say of writers they have not seen (training/reader.py)")
     parser.add_argument("--vectors", type=Path, help="keep the vectors in this file between runs")
     options = parser.parse_args(arguments)
-    pairs = load(options.data, options.own)
-    identity, vectors = vectors_of(pairs, options.vectors)
+    pairs, stories = load(options.data, options.own), load_stories(options.own)
+    if not stories:
+        parser.error("no --own folder has stories*.jsonl, from which neighbours are learned")
+    identity, vectors = vectors_of([*texts_of(pairs), *texts(stories)], options.vectors)
     data = corpus(pairs, vectors)
     common = base(data)
     others = np.array([not pair.own for pair in pairs])
     prior = np.bincount(data.labels[others], minlength=len(RELATIONS)) / others.sum()
     scores = left_out(data, common, prior)
-    read = None if options.read is None else said(pairs, options.read)
-    both = scores if read is None else np.hstack([scores, read])
+    known = words(options.read)
+    read = said(pairs, known)
+    heard = ~np.isnan(read[:, 0])
+    both = np.hstack([scores, read])
     odds, alone = np.zeros_like(scores), np.zeros_like(scores)
     concerns = np.zeros(len(pairs))
-    everyone, lone = crowd(data), Lone(data)
+    lone = Lone(data)
     for group in sorted(set(data.groups)):
         test = data.groups == group
         # Our own pairs are all contrasts: they teach the model but say little about how often it is right.
         fit = others & ~test
-        alone[test] = linked(scores[test], *link(scores[fit], data.labels[fit]))
-        odds[test] = linked(both[test], *link(both[fit], data.labels[fit]))
+        alone[test] = linked(scores[test], linkage(link(scores[fit], data.labels[fit])))
+        for some, rest in apart(test & heard, others & heard):
+            odds[some] = linked(both[some], linkage(link(both[rest], data.labels[rest])))
         weights, offset = lone.gate(~test)
         for i in np.flatnonzero(test).tolist():
             concerns[i] = concern(weights, offset, features(data, i, i))
-    if read is not None:
+    if known:
         _say("without a reader")
         report(data, decide(data, alone, concerns, ReconcileSettings()))
-        odds = with_reader(alone, odds, concerns, np.array([pair.own for pair in pairs]))
+        odds = with_reader(alone, odds, concerns, heard)
         _say("with a reader")
+    else:
+        odds = alone
     figures = report(data, decide(data, odds, concerns, ReconcileSettings()))
     trade(data, odds, concerns)
     if options.vectors:
         np.savez(options.vectors.with_suffix(".odds.npz"), odds=odds, concerns=concerns)
-    if options.out is None:
-        return
     final = weighed(common, np.round(relevance(common.rows, data.labels), 4))
     told = np.flatnonzero(final.weigh)
-    coefficients, offsets = link(scores[others], data.labels[others])
-    read_link, read_offset = ((), ()) if read is None else link(both[others], data.labels[others])
-    weights, offset = gate(everyone, np.ones(len(everyone.pair), dtype=bool))
     lone_weights, lone_offset = lone.gate(np.ones(len(pairs), dtype=bool))
+    met = [each for story in stories for each in meetings(story, vectors, str(identity))]
+    neighbours = among(met)
+    gate_weights, gate_offset = gate(neighbours, np.ones(len(neighbours.rows), dtype=bool))
+    nothing = linkage((np.zeros((len(RELATIONS) + 1, len(RELATIONS))), np.zeros(len(RELATIONS))))
     card = Card(
         model=identity.model,
         dimension=identity.dimension,
@@ -174,12 +236,11 @@ def main(arguments: list[str] | None = None) -> None:
         kernel=SHAPE,
         spread=final.spread,
         norm=final.norm,
-        link=tuple(tuple(float(x) for x in row) for row in coefficients),
-        offset=tuple(float(x) for x in offsets),
-        read_link=tuple(tuple(float(x) for x in row) for row in read_link),
-        read_offset=tuple(float(x) for x in read_offset),
-        gate=weights,
-        gate_offset=offset,
+        alone=linkage(link(scores[others], data.labels[others])),
+        alone_read=linkage(link(both[others & heard], data.labels[others & heard])) if known else None,
+        among=nothing,
+        gate=gate_weights,
+        gate_offset=gate_offset,
         lone=lone_weights,
         lone_offset=lone_offset,
         pairs=len(pairs),
@@ -187,18 +248,32 @@ def main(arguments: list[str] | None = None) -> None:
     )
     old, old_step = packed(project(data.old, common.middle, common.projection))
     new, new_step = packed(project(data.new, common.middle, common.projection))
-    options.out.mkdir(parents=True, exist_ok=True)
-    np.savez_compressed(
-        options.out / "reconcile.npz",
-        likeness=np.round(final.points.likeness[:, told] * (STEPS / CLIP)).astype(np.int8),
-        old=old,
-        old_step=old_step,
-        new=new,
-        new_step=new_step,
-        projection=common.projection.astype(np.float16),
-        middle=common.middle,
-        weights=solve(final.gram, data.labels, data.ridge, prior).astype(np.float32),
+    arrays: dict[str, NDArray[np.generic]] = {
+        "likeness": np.round(final.points.likeness[:, told] * (STEPS / CLIP)).astype(np.int8),
+        "old": old,
+        "old_step": old_step,
+        "new": new,
+        "new_step": new_step,
+        "projection": common.projection.astype(np.float16),
+        "middle": common.middle,
+        "weights": solve(final.gram, data.labels, data.ridge, prior).astype(np.float32),
+    }
+    found = judged(neighbours, met, vectors, model_of(card, arrays), known)
+    everyone = np.ones(len(found.at), dtype=bool)
+    _say("among neighbours, without a reader")
+    stand(met, neighbours, found, among_left_out(found, heard=False))
+    if known:
+        _say("among neighbours, with a reader")
+        stand(met, neighbours, found, among_left_out(found, heard=True))
+    if options.out is None:
+        return
+    card = msgspec.structs.replace(
+        card,
+        among=links(found, everyone, heard=False),
+        among_read=links(found, everyone, heard=True) if known else None,
     )
+    options.out.mkdir(parents=True, exist_ok=True)
+    np.savez_compressed(options.out / "reconcile.npz", **arrays)  # type: ignore[arg-type]
     text = json.dumps(msgspec.to_builtins(card), ensure_ascii=False, indent=1)
     (options.out / "reconcile.json").write_text(text + "\n", "utf-8")
 

@@ -6,6 +6,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from hindsight_core.learned import Link, softmax
 from hindsight_core.pair_model import (
     CLIP,
     STEPS,
@@ -13,7 +14,6 @@ from hindsight_core.pair_model import (
     Kernel,
     Points,
     kernel,
-    linked,
     packed,
     project,
     standard,
@@ -136,7 +136,7 @@ def link(
     penalty = np.full((d, k), shrink)
     penalty[-1] = 1e-3
     for _ in range(50):
-        odds = linked(inputs, theta, np.zeros(k))
+        odds = softmax(inputs, theta, np.zeros(k))
         slope = inputs.T @ (odds - np.eye(k)[labels]) + penalty * theta
         curve = np.zeros((d * k, d * k))
         for i in range(k):
@@ -160,3 +160,12 @@ def left_out(data: Corpus, common: Base, prior: NDArray[np.float64]) -> NDArray[
         weights = solve(gram[np.ix_(train, train)], data.labels[train], data.ridge[train], prior)
         scores[test] = gram[np.ix_(test, train)] @ weights
     return scores
+
+
+def linkage(found: tuple[NDArray[np.float64], NDArray[np.float64]]) -> Link:
+    """What `link` found, as a card keeps it."""
+    coefficients, offsets = found
+    return Link(
+        tuple(tuple(round(float(x), 6) for x in row) for row in coefficients),
+        tuple(round(float(x), 6) for x in offsets),
+    )

@@ -30,7 +30,8 @@ Measure: TypeAlias = Callable[[Labels, Odds, Odds], dict[str, float]]
 class Texts(msgspec.Struct, frozen=True, eq=False):
     """Texts as the model sees them: vectors (n, dimension), targets (n, k) in [-1, 1], classes and writers (n,).
 
-    `apart`: the classes after the first are told apart by what was learned from texts of these classes alone.
+    `apart`, where it is given: the classes after the first are told apart by what was learned from texts of these
+    classes alone, those where it is true, (n,).
     """
 
     wordings: list[Wording]
@@ -39,7 +40,7 @@ class Texts(msgspec.Struct, frozen=True, eq=False):
     classes: NDArray[np.int64]
     writers: NDArray[np.str_]
     languages: NDArray[np.str_]
-    apart: bool = False
+    apart: NDArray[np.bool_] | None = None
 
 
 class Grams(msgspec.Struct, frozen=True, eq=False):
@@ -194,9 +195,9 @@ def coefficients(
     """
     dual = np.zeros(texts.targets.shape)
     dual[among] = solve(kernel[np.ix_(among, among)], texts.targets[among], ridge[among])
-    if not texts.apart:
+    if texts.apart is None:
         return dual
-    others = among & (texts.classes > 0)
+    others = among & texts.apart & (texts.classes > 0)
     count = int(texts.classes.max())
     which = np.zeros((len(dual), count))
     wanted = 2.0 * np.eye(count)[texts.classes[others] - 1] - 1.0
@@ -274,9 +275,9 @@ def evaluate(
 
 def _links(texts: Texts, scores: NDArray[np.float64], among: NDArray[np.bool_], k: int) -> tuple[Link, Link | None]:
     first = link(scores[among, :k], texts.classes[among], k)
-    if not texts.apart:
+    if texts.apart is None:
         return first, None
-    others = among & (texts.classes > 0)
+    others = among & texts.apart & (texts.classes > 0)
     return first, link(scores[others, -(k - 1) :], texts.classes[others] - 1, k - 1)
 
 
