@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Sequence
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -437,6 +439,18 @@ def test_news_replaces_no_bystander(reader: Reader, judge: str, text: str) -> No
     outcome = settle(reader, judge, new(text), *others(*CROWD))
     assert outcome.decision in {"add", "coexist", "contest"}
     assert not outcome.targets or outcome.decision != "supersede"
+
+
+def test_everyday_messages_put_little_in_doubt(reader: Reader) -> None:
+    """Each among the sixteen nearest of all others: many of them alike, none of them news about another."""
+    lines = (Path(__file__).parent / "data" / "gate_everyday.jsonl").read_text("utf-8").splitlines()
+    texts = [json.loads(line)["text"] for line in lines]
+    vectors = np.stack([reader.vector(text) for text in texts])
+    contested = 0
+    for i, text in enumerate(texts):
+        nearest = [j for j in np.argsort(-(vectors @ vectors[i]), kind="stable").tolist() if j != i][:16]
+        contested += bool(settle(reader, "model", new(text), *(old(texts[j], f"{j:03}") for j in nearest)).contests)
+    assert contested <= 12, f"{contested} of {len(texts)}"
 
 
 @pytest.mark.parametrize(
