@@ -166,7 +166,7 @@ async def test_what_a_forgotten_memory_had_replaced_comes_back_only_on_request(s
 
 @pytest.mark.parametrize(
     ("text", "again"),
-    [("My ex is called Robin", "my ex is called Robin"), ("我前任叫罗宾", "我前任叫罗宾。")],
+    [("My ex is called Robin", "my ex is called Robin"), ("我的前任叫罗宾", "我的前任叫罗宾。")],
 )
 async def test_suppress_blocks_learning_the_same_again_and_archive_does_not(service, caller, text, again):
     memory = await keep(service, caller, text)
