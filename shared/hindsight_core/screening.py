@@ -109,10 +109,13 @@ class Screening:
             np.asarray(new_vector, dtype=np.float32)[None, :],
         )
         self.scores |= dict(zip(rows, scores, strict=True))
-        chosen_pairs = self._model.odds(scores)
-        neighbours = self._model.odds(scores, concerns=[self.concerns[i] for i in rows])
-        for i, chosen_pair, neighbour in zip(rows, chosen_pairs, neighbours, strict=True):
-            self.odds[i] = chosen_pair if i in self.single else among(neighbour, chosen_pair)
+        self.odds |= dict(zip(rows, self._model.odds(scores), strict=True))
+        several = [i for i in rows if i not in self.single]
+        if several:
+            apart = np.stack([self.scores[i] for i in several])
+            neighbours = self._model.odds(apart, concerns=[self.concerns[i] for i in several])
+            for i, neighbour in zip(several, neighbours, strict=True):
+                self.odds[i] = among(neighbour, self.odds[i])
 
     def _together(self, i: int, said: NDArray[np.float32]) -> NDArray[np.float64]:
         assert self._model is not None

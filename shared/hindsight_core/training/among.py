@@ -15,6 +15,7 @@ from hindsight_core.pairs import Candidate
 from hindsight_core.relations import RELATIONS
 from hindsight_core.screening import READ, screen
 from hindsight_core.slots import read
+from hindsight_core.training import solving
 from hindsight_core.training.solving import link, linkage
 from hindsight_core.training.stories import Meeting
 
@@ -66,13 +67,8 @@ def among(met: list[Meeting]) -> Among:
 
 def gate(data: Among, taken: NDArray[np.bool_]) -> tuple[dict[str, float], float]:
     """Weights and offset of the probability that a neighbour is concerned, from the rows that `taken` selects."""
-    rows = data.rows[taken]
-    centre, scale = rows.mean(0), rows.std(0) + 1e-9
-    linked_at_all = (data.relation[taken] != RELATIONS.index("unrelated")).astype(np.int64)
-    coefficients, offset = link((rows - centre) / scale, linked_at_all, classes=2)
-    weights = (coefficients[:, 1] - coefficients[:, 0]) / scale
-    start = offset[1] - offset[0] - float(weights @ centre)
-    return {name: float(w) for name, w in zip(data.names, weights, strict=True)}, float(start)
+    concerned = (data.relation[taken] != RELATIONS.index("unrelated")).astype(np.int64)
+    return solving.gate(data.names, data.rows[taken], concerned)
 
 
 class Rows(msgspec.Struct, frozen=True, eq=False):

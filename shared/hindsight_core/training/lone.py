@@ -11,7 +11,7 @@ from hindsight_core.closeness import closeness
 from hindsight_core.likeness import likeness
 from hindsight_core.slots import read
 from hindsight_core.training.pairs import Corpus
-from hindsight_core.training.solving import link
+from hindsight_core.training.solving import gate
 
 LENIENCE = 12.0
 SEED = 1
@@ -49,9 +49,5 @@ class Lone:
     def gate(self, among: NDArray[np.bool_]) -> tuple[dict[str, float], float]:
         """Weights and offset of the probability that the two are concerned, from the pairs that `among` selects."""
         taken = among[self.pair]
-        rows = self.rows[taken]
-        centre, scale = rows.mean(0), rows.std(0) + 1e-6
-        coefficients, offset = link((rows - centre) / scale, self.chosen[taken], classes=2, shrink=20.0)
-        weights = (coefficients[:, 1] - coefficients[:, 0]) / scale
-        start = offset[1] - offset[0] - float(weights @ centre) + math.log(LENIENCE)
-        return {name: float(w) for name, w in zip(self.names, weights, strict=True)}, float(start)
+        weights, start = gate(self.names, self.rows[taken], self.chosen[taken], shrink=20.0)
+        return weights, start + math.log(LENIENCE)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
@@ -160,6 +162,17 @@ def left_out(data: Corpus, common: Base, prior: NDArray[np.float64]) -> NDArray[
         weights = solve(gram[np.ix_(train, train)], data.labels[train], data.ridge[train], prior)
         scores[test] = gram[np.ix_(test, train)] @ weights
     return scores
+
+
+def gate(
+    names: Sequence[str], rows: NDArray[np.float64], concerned: NDArray[np.int64], shrink: float = SHRINK
+) -> tuple[dict[str, float], float]:
+    """Weights of features as they come, and an offset: a logistic regression on their standardised values."""
+    centre, scale = rows.mean(0), rows.std(0) + 1e-6
+    coefficients, offset = link((rows - centre) / scale, concerned, classes=2, shrink=shrink)
+    weights = (coefficients[:, 1] - coefficients[:, 0]) / scale
+    start = float(offset[1] - offset[0] - weights @ centre)
+    return {name: float(w) for name, w in zip(names, weights, strict=True)}, start
 
 
 def linkage(found: tuple[NDArray[np.float64], NDArray[np.float64]]) -> Link:
