@@ -46,6 +46,18 @@ class Kernel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     w_old: float
 
 
+class Gate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Whether a new text concerns an old one: a logistic regression over named features and over what both texts mean.
+
+    `old` and `new` weigh the projected vectors of either: of some notes there is news sooner, and some texts are news.
+    """
+
+    features: dict[str, float]
+    offset: float
+    old: tuple[float, ...] = ()
+    new: tuple[float, ...] = ()
+
+
 class Card(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What the weights were made for and from: read beside the arrays.
 
@@ -69,10 +81,8 @@ class Card(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     norm: float
     alone: Link
     among: Link
-    gate: dict[str, float]
-    gate_offset: float
-    lone: dict[str, float]
-    lone_offset: float
+    gate: Gate
+    lone: Gate
     pairs: int
     alone_read: Link | None = None
     among_read: Link | None = None
@@ -113,10 +123,12 @@ class PairModel:
         self._scale = np.asarray(card.scale, dtype=np.float32)
         self._columns: Callable[[dict[str, float]], tuple[float, ...]] = itemgetter(*card.features[:-1])
         self._weigh = np.asarray(card.weigh, dtype=np.float32)
+        self._gate_old = np.asarray(card.gate.old, dtype=np.float32)
+        self._gate_new = np.asarray(card.gate.new, dtype=np.float32)
 
-    def with_gate(self, gate: dict[str, float], offset: float) -> PairModel:
+    def with_gate(self, gate: Gate) -> PairModel:
         """The same with another gate among several neighbours."""
-        card = msgspec.structs.replace(self.card, gate=gate, gate_offset=offset)
+        card = msgspec.structs.replace(self.card, gate=gate)
         return PairModel(card, self._projection, self._middle, self._support, self._weights)
 
     def fits(self, embedding_model: str | None) -> bool:
@@ -127,35 +139,38 @@ class PairModel:
         card = self.card
         return model == card.model and rest.partition("/")[2] == f"{card.dimension}#{card.calibration}"
 
-    def concern(self, closeness: dict[str, float]) -> float:
-        """In [0, 1]: how probably a new text concerns one of its several neighbours at all.
+    def projected(self, vectors: Floats) -> Floats:
+        """Vectors of shape (m, dimension) as the model compares them, (m, k)."""
+        return project(vectors, self._middle, self._projection)
+
+    def concerns(self, closenesses: Sequence[dict[str, float]], old: Floats, new: Floats) -> list[float]:
+        """In [0, 1]: how probably a new text concerns each of its several neighbours at all.
 
         The kernel knows pairs that somebody chose to compare. Among all neighbours of a new text most are bystanders,
-        and a text that tells of a change would seem to replace each of them.
+        and a text that tells of a change would seem to replace each of them. `old` and `new` are `projected`, (m, k)
+        and (1, k).
         """
-        return concern(self.card.gate, self.card.gate_offset, closeness)
+        meant = old @ self._gate_old + new @ self._gate_new
+        gate = self.card.gate
+        return [concern(gate, each, more) for each, more in zip(closenesses, meant.tolist(), strict=True)]
 
     def concern_alone(self, features: dict[str, float]) -> float:
         """How far a text and its only neighbour speak of one matter, from `closeness` and `likeness` of both."""
-        return concern(self.card.lone, self.card.lone_offset, features)
+        return concern(self.card.lone, features)
 
     def scores(
         self, likenesses: Sequence[dict[str, float]], cosines: Sequence[float], old: Floats, new: Floats
     ) -> Floats:
         """Shape (m, 6), columns as `RELATIONS`, for m pairs; `odds` makes probabilities of them.
 
-        `old` are vectors of shape (m, dimension), `new` too, or (1, dimension) where all pairs share it.
+        `old` are `projected` vectors of shape (m, k), `new` too, or (1, k) where all pairs share it.
         """
         pick = self._columns
         rows = np.array(
             [[*pick(each), cos] for each, cos in zip(likenesses, cosines, strict=True)],
             dtype=np.float32,
         )
-        points = Points(
-            standard(rows, self._centre, self._scale) * self._weigh,
-            project(old, self._middle, self._projection),
-            project(new, self._middle, self._projection),
-        )
+        points = Points(standard(rows, self._centre, self._scale) * self._weigh, old, new)
         gram = kernel(points, self._support, self.card.kernel, self.card.spread)
         return np.asarray((gram @ self._weights).sum(axis=0) / np.float32(self.card.norm), dtype=np.float32)
 
@@ -179,9 +194,9 @@ class PairModel:
         return linked(np.hstack([rows, said[:, CHOSEN] if concerns is None else said]), link)
 
 
-def concern(weights: dict[str, float], offset: float, closeness: dict[str, float]) -> float:
-    """A logistic regression over `closeness`."""
-    logit = sum([weight * closeness[name] for name, weight in weights.items()]) + offset
+def concern(gate: Gate, features: dict[str, float], meant: float = 0.0) -> float:
+    """What a gate says of these features; `meant` is what the vectors add to the log-odds."""
+    logit = sum([weight * features[name] for name, weight in gate.features.items()]) + gate.offset + meant
     return 1 / (1 + math.exp(-logit))
 
 

@@ -5,7 +5,8 @@ The last word waits for a `PairReader`, where there is one: `screen` says whom i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 import numpy as np
@@ -15,13 +16,13 @@ from hindsight_core.closeness import closeness
 from hindsight_core.guards import RAISING
 from hindsight_core.likeness import likeness
 from hindsight_core.models import Memory
-from hindsight_core.pair_model import PairModel, shipped
+from hindsight_core.pair_model import Floats, PairModel, shipped
 from hindsight_core.pairs import Candidate, PairDecision, weighed
 from hindsight_core.relations import AMONG, CHOSEN, RELATIONS, Odds, only
 from hindsight_core.slots import Reading, fits, read, same_text
 
 _EQUAL = 1e-5
-_NOTHING: Mapping[str, NDArray[np.float32]] = MappingProxyType({})
+_NOTHING: Mapping[str, Floats] = MappingProxyType({})
 # In stories, the eight nearest hold 95 of 100 that a new line replaces; two of them a line are judged and one is read,
 # which finds a hundredth less of what is replaced than if twice as many were judged and half as many again were read.
 READ = 8
@@ -41,8 +42,8 @@ def decide_pair(
     old: Memory,
     *,
     cosine: float,
-    new_vector: NDArray[np.float32] | None = None,
-    old_vector: NDArray[np.float32] | None = None,
+    new_vector: Floats | None = None,
+    old_vector: Floats | None = None,
     embedding_model: str | None = None,
 ) -> PairDecision:
     """Judge one pair by what both say; which of them is newer is not asked here (`order_of`). Never raises.
@@ -68,7 +69,7 @@ class Screening:
         self.concerns: dict[int, float] = {}
         self.readings: dict[int, Reading] = {}
         self.single: set[int] = set()
-        self.scores: dict[int, NDArray[np.float32]] = {}
+        self.scores: dict[int, Floats] = {}
         self.odds: dict[int, NDArray[np.float64]] = {}
 
     @property
@@ -84,7 +85,7 @@ class Screening:
                 found[self._candidates[i].old.id] = _follows(likely)
         return found
 
-    def decided(self, heard: Mapping[str, NDArray[np.float32]] = _NOTHING) -> list[PairDecision]:
+    def decided(self, heard: Mapping[str, Floats] = _NOTHING) -> list[PairDecision]:
         """A decision a neighbour, in their order; `heard` is what a `PairReader` says, by the old one's id."""
         b = read(self._new.content)
         found = dict(self.found)
@@ -98,16 +99,23 @@ class Screening:
             found[i] = weighed(self._new, candidate, self.readings[i], b, learned, self.concerns[i], said=said)
         return [found[i] for i in range(len(self._candidates))]
 
-    def score(self, rows: list[int], likenesses: list[dict[str, float]], new_vector: NDArray[np.float32]) -> None:
-        """Put these to the model."""
+    def pass_by(self, i: int) -> None:
+        """Leave this one out, but for what the guards say of a tool's records.
+
+        These say all of one thing again, however little they sound alike.
+        """
+        candidate, concern = self._candidates[i], self.concerns[i]
+        self.found[i] = _bystander(candidate, concern)
+        if self._new.source == "tool":
+            b = read(self._new.content)
+            unheard = weighed(self._new, candidate, self.readings[i], b, _BYSTANDS, concern, judge="guards")
+            if not RAISING.isdisjoint(unheard.evidence["guards"]):
+                self.found[i] = unheard
+
+    def score(self, rows: list[int], likenesses: list[dict[str, float]], old: Floats, new: Floats) -> None:
+        """Put these to the model; `old` and `new` are what it makes of the vectors, (m, k) and (1, k)."""
         assert self._model is not None
-        some = [self._candidates[i] for i in rows]
-        scores = self._model.scores(
-            likenesses,
-            [each.cosine for each in some],
-            np.stack([np.asarray(each.vector, dtype=np.float32) for each in some]),
-            np.asarray(new_vector, dtype=np.float32)[None, :],
-        )
+        scores = self._model.scores(likenesses, [self._candidates[i].cosine for i in rows], old, new)
         self.scores |= dict(zip(rows, scores, strict=True))
         self.odds |= dict(zip(rows, self._model.odds(scores), strict=True))
         several = [i for i in rows if i not in self.single]
@@ -117,7 +125,7 @@ class Screening:
             for i, neighbour in zip(several, neighbours, strict=True):
                 self.odds[i] = among(neighbour, self.odds[i])
 
-    def _together(self, i: int, said: NDArray[np.float32]) -> NDArray[np.float64]:
+    def _together(self, i: int, said: Floats) -> NDArray[np.float64]:
         assert self._model is not None
         scores = self.scores[i][None, :]
         chosen_pair = self._model.odds(scores, said[None, :])[0]
@@ -133,7 +141,7 @@ class Screening:
 
 def screen(
     new: Memory,
-    new_vector: NDArray[np.float32] | None,
+    new_vector: Floats | None,
     candidates: Sequence[Candidate],
     *,
     embedding_model: str | None = None,
@@ -152,23 +160,22 @@ def screen(
     if model is None or new_vector is None or not model.fits(embedding_model):
         found |= {i: weighed(new, each, read(each.old.content), b, None, None) for i, each in enumerate(candidates)}
         return screening
-    order = sorted(range(len(candidates)), key=lambda i: (-candidates[i].cosine, candidates[i].old.id))
-    best, count = candidates[order[0]].cosine if order else 0.0, len(candidates)
+    best, count = max((each.cosine for each in candidates), default=0.0), len(candidates)
     likenesses: dict[int, dict[str, float]] = {}
+    several: dict[int, dict[str, float]] = {}
+    meanings: dict[int, Floats] = {}
     certain: set[int] = set()
-    rank, last = 0, best
-    for place, i in enumerate(order):
-        candidate = candidates[i]
-        if candidate.cosine < last - _EQUAL:  # equal texts share their rank
-            rank, last = place, candidate.cosine
-        old, one_slot = candidate.old, new.key is not None and new.key == candidate.old.key
-        if candidate.vector is None or old.embedding_model not in {None, embedding_model}:
-            found[i] = weighed(new, candidate, read(old.content), b, None, None)
+    for place, rank, i in _ranked(candidates):
+        old, one_slot = candidates[i].old, new.key is not None and new.key == candidates[i].old.key
+        vector, cosine = candidates[i].vector, candidates[i].cosine
+        if vector is None or old.embedding_model not in {None, embedding_model}:
+            found[i] = weighed(new, candidates[i], read(old.content), b, None, None)
         elif place >= READ and not one_slot and (b.attribute is None or fits(read(old.content), b) not in _NAMED):
-            found[i] = _bystander(candidate, 0.0)
+            found[i] = _bystander(candidates[i], 0.0)
         else:
             a = readings[i] = read(old.content)
-            near = closeness(a, b, candidate.cosine, best, rank, count)
+            meanings[i] = np.asarray(vector, dtype=np.float32)
+            near = closeness(a, b, cosine, best, rank, count)
             if one_slot:
                 screening.single.add(i)
                 concerns[i] = 1.0
@@ -177,21 +184,37 @@ def screen(
                 likenesses[i] = likeness(new, old, a, b)
                 concerns[i] = model.concern_alone(near | likenesses[i])
             else:
-                concerns[i] = model.concern(near)
+                several[i] = near
                 if same_text(a, b) or (b.attribute is not None and fits(a, b) in _NAMED):
                     certain.add(i)
-    judged = screening.single | chosen({i: p for i, p in concerns.items() if i not in screening.single}) | certain
+    if not meanings:
+        return screening
+    placed = dict(zip(meanings, model.projected(np.stack(list(meanings.values()))), strict=True))
+    meant = model.projected(np.asarray(new_vector, dtype=np.float32)[None, :])
+    likely: dict[int, float] = {}
+    if several:
+        near_by = np.stack([placed[i] for i in several])
+        likely = dict(zip(several, model.concerns(list(several.values()), near_by, meant), strict=True))
+        concerns |= likely
+    judged = screening.single | chosen(likely) | certain
     for i in concerns.keys() - judged:
-        found[i] = _bystander(candidates[i], concerns[i])
-        if new.source == "tool":  # whose records say all of one thing again, however little they sound alike
-            unheard = weighed(new, candidates[i], readings[i], b, _BYSTANDS, concerns[i], judge="guards")
-            if not RAISING.isdisjoint(unheard.evidence["guards"]):
-                found[i] = unheard
+        screening.pass_by(i)
     if judged:
         rows = sorted(judged)
         each = [likenesses.get(i) or likeness(new, candidates[i].old, readings[i], b) for i in rows]
-        screening.score(rows, each, new_vector)
+        screening.score(rows, each, np.stack([placed[i] for i in rows]), meant)
     return screening
+
+
+def _ranked(candidates: Sequence[Candidate]) -> Iterator[tuple[int, int, int]]:
+    """Their indices by cosine, each after its place in that order and its rank, which equal texts share."""
+    rank, last = 0, math.inf
+    for place, i in enumerate(
+        sorted(range(len(candidates)), key=lambda i: (-candidates[i].cosine, candidates[i].old.id))
+    ):
+        if candidates[i].cosine < last - _EQUAL:
+            rank, last = place, candidates[i].cosine
+        yield place, rank, i
 
 
 def chosen(concerns: Mapping[int, float]) -> set[int]:

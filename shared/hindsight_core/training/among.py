@@ -10,24 +10,30 @@ from numpy.typing import NDArray
 
 from hindsight_core.closeness import closeness
 from hindsight_core.learned import Link, linked
-from hindsight_core.pair_model import Floats, PairModel, doubts
+from hindsight_core.pair_model import Floats, Gate, PairModel, doubts, project
 from hindsight_core.pairs import Candidate
 from hindsight_core.relations import RELATIONS
 from hindsight_core.screening import READ, screen
 from hindsight_core.slots import read
 from hindsight_core.training import solving
-from hindsight_core.training.solving import link, linkage
+from hindsight_core.training.solving import Base, link, linkage
 from hindsight_core.training.stories import Meeting
+
+# So many directions of meaning tell the same of writers left out with five times as much or a half.
+GATE_SHRINK = 200.0
 
 
 class Among(msgspec.Struct, frozen=True, eq=False):
     """The neighbours of all meetings, end to end: `rows` of `closeness`, the index of the relation and of the meeting.
 
-    `writers` are of the meetings, `keys` name the pairs as the words of readers do.
+    `old` and `new` are the projected vectors of both texts. `writers` are of the meetings, `keys` name the pairs as the
+    words of readers do.
     """
 
     names: tuple[str, ...]
     rows: NDArray[np.float64]
+    old: Floats
+    new: Floats
     relation: NDArray[np.int64]
     meeting: NDArray[np.int64]
     writers: NDArray[np.str_]
@@ -39,8 +45,12 @@ class Among(msgspec.Struct, frozen=True, eq=False):
         return self.writers[self.meeting]
 
 
-def among(met: list[Meeting]) -> Among:
+def among(met: list[Meeting], vectors: Mapping[str, Floats], common: Base) -> Among:
     """The nearest `READ` of each meeting with several neighbours."""
+    place = {text: i for i, text in enumerate(vectors)}
+    places = project(np.stack(list(vectors.values())), common.middle, common.projection)
+    olds: list[int] = []
+    news: list[int] = []
     near: list[dict[str, float]] = []
     relation: list[int] = []
     which: list[int] = []
@@ -54,10 +64,14 @@ def among(met: list[Meeting]) -> Among:
             relation.append(RELATIONS.index(each.expect[rank]))
             which.append(number)
             keys.append(f"{old.content}\n{each.new.content}")
+            olds.append(place[old.content])
+            news.append(place[each.new.content])
     names = tuple(near[0])
     return Among(
         names=names,
         rows=np.array([[row[name] for name in names] for row in near]),
+        old=places[olds],
+        new=places[news],
         relation=np.array(relation),
         meeting=np.array(which),
         writers=np.array([each.story.writer for each in met]),
@@ -65,10 +79,11 @@ def among(met: list[Meeting]) -> Among:
     )
 
 
-def gate(data: Among, taken: NDArray[np.bool_]) -> tuple[dict[str, float], float]:
-    """Weights and offset of the probability that a neighbour is concerned, from the rows that `taken` selects."""
+def gate(data: Among, taken: NDArray[np.bool_]) -> Gate:
+    """Of the probability that a neighbour is concerned, from the rows that `taken` selects."""
     concerned = (data.relation[taken] != RELATIONS.index("unrelated")).astype(np.int64)
-    return solving.gate(data.names, data.rows[taken], concerned)
+    meant = data.old[taken], data.new[taken]
+    return solving.gate(data.names, data.rows[taken], concerned, shrink=GATE_SHRINK, meant=meant)
 
 
 class Rows(msgspec.Struct, frozen=True, eq=False):
@@ -90,8 +105,7 @@ def judged(
     """Screened as the product does, by gates that have not seen the writer; `model` knows none of these stories."""
     models: dict[str, PairModel] = {}
     for writer in sorted(set(data.writer.tolist())):
-        weights, offset = gate(data, data.writer != writer)
-        models[writer] = model.with_gate(weights, offset)
+        models[writer] = model.with_gate(gate(data, data.writer != writer))
     at: list[int] = []
     rows: list[Floats] = []
     for number, places in _by_meeting(data):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from hindsight_core.closeness import closeness
 from hindsight_core.likeness import likeness
+from hindsight_core.pair_model import Gate
 from hindsight_core.slots import read
 from hindsight_core.training.pairs import Corpus
 from hindsight_core.training.solving import gate
@@ -30,12 +32,12 @@ class Lone:
 
     def __init__(self, data: Corpus) -> None:
         draw = np.random.default_rng(SEED)
-        languages = np.array([pair.lang for pair in data.pairs])
+        languages, groups = np.array([pair.lang for pair in data.pairs]), data.groups
         found: list[dict[str, float]] = []
         chosen: list[int] = []
         of: list[int] = []
         for i, pair in enumerate(data.pairs):
-            same: list[int] = np.flatnonzero((data.groups == data.groups[i]) & (languages == languages[i])).tolist()
+            same: list[int] = np.flatnonzero((groups == groups[i]) & (languages == languages[i])).tolist()
             others = [j for j in same if data.pairs[j].old.content != pair.old.content and abs(i - j) > 1]
             for j, concerned in ((i, 1), (int(draw.choice(others)), 0)):
                 found.append(features(data, i, j))
@@ -46,8 +48,8 @@ class Lone:
         self.chosen = np.array(chosen, dtype=np.int64)
         self.pair = np.array(of)
 
-    def gate(self, among: NDArray[np.bool_]) -> tuple[dict[str, float], float]:
-        """Weights and offset of the probability that the two are concerned, from the pairs that `among` selects."""
+    def gate(self, among: NDArray[np.bool_]) -> Gate:
+        """Of the probability that the two are concerned, from the pairs that `among` selects."""
         taken = among[self.pair]
-        weights, start = gate(self.names, self.rows[taken], self.chosen[taken], shrink=20.0)
-        return weights, start + math.log(LENIENCE)
+        found = gate(self.names, self.rows[taken], self.chosen[taken], shrink=20.0)
+        return msgspec.structs.replace(found, offset=found.offset + math.log(LENIENCE))

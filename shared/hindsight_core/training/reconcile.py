@@ -204,9 +204,9 @@ def main(arguments: list[str] | None = None) -> None:
         alone[test] = linked(scores[test], linkage(link(scores[fit], data.labels[fit])))
         for some, rest in apart(test & heard, others & heard):
             odds[some] = linked(both[some], linkage(link(both[rest], data.labels[rest])))
-        weights, offset = lone.gate(~test)
+        only = lone.gate(~test)
         for i in np.flatnonzero(test).tolist():
-            concerns[i] = concern(weights, offset, features(data, i, i))
+            concerns[i] = concern(only, features(data, i, i))
     if known:
         _say("without a reader")
         report(data, decide(data, alone, concerns, ReconcileSettings()))
@@ -220,10 +220,8 @@ def main(arguments: list[str] | None = None) -> None:
         np.savez(options.vectors.with_suffix(".odds.npz"), odds=odds, concerns=concerns)
     final = weighed(common, np.round(relevance(common.rows, data.labels), 4))
     told = np.flatnonzero(final.weigh)
-    lone_weights, lone_offset = lone.gate(np.ones(len(pairs), dtype=bool))
     met = [each for story in stories for each in meetings(story, vectors, str(identity))]
-    neighbours = among(met)
-    gate_weights, gate_offset = gate(neighbours, np.ones(len(neighbours.rows), dtype=bool))
+    neighbours = among(met, vectors, common)
     nothing = linkage((np.zeros((len(RELATIONS) + 1, len(RELATIONS))), np.zeros(len(RELATIONS))))
     card = Card(
         model=identity.model,
@@ -239,10 +237,8 @@ def main(arguments: list[str] | None = None) -> None:
         alone=linkage(link(scores[others], data.labels[others])),
         alone_read=linkage(link(both[others & heard], data.labels[others & heard])) if known else None,
         among=nothing,
-        gate=gate_weights,
-        gate_offset=gate_offset,
-        lone=lone_weights,
-        lone_offset=lone_offset,
+        gate=gate(neighbours, np.ones(len(neighbours.rows), dtype=bool)),
+        lone=lone.gate(np.ones(len(pairs), dtype=bool)),
         pairs=len(pairs),
         figures={name: {key: round(v, 4) for key, v in found.items()} for name, found in figures.items()},
     )
