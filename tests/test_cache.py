@@ -99,6 +99,24 @@ async def test_the_last_value_counts(cache, name):
     assert await cache.get([name]) == [b"second"]
 
 
+async def test_a_value_of_a_later_version_stays_and_one_of_the_same_gives_way(cache, name):
+    for version in (2, 10, 9):
+        await cache.advance(name, version, b"%d\x00:" % version, HOUR)
+    assert await cache.get([name]) == [b"10:10\x00:"]
+    await cache.advance(name, 10, b"", HOUR)
+    assert await cache.get([name]) == [b"10:"]
+    assert await cache.delete([name])
+    await cache.advance(name, 1, b"x", HOUR)
+    assert await cache.get([name]) == [b"1:x"]
+
+
+@pytest.mark.parametrize("garbage", [b"", b"x", b":9", b" 9:x", b"-9:x", b"9.5:x"])
+async def test_what_has_no_version_gives_way(cache, name, garbage):
+    await cache.put({name: garbage}, HOUR)
+    await cache.advance(name, 1, b"x", HOUR)
+    assert await cache.get([name]) == [b"1:x"]
+
+
 async def test_a_deleted_value_is_gone(cache, name):
     await cache.put({name: b"x", f"{name}/other": b"y"}, HOUR)
     assert await cache.delete([name, f"{name}/never"]) is True
@@ -226,9 +244,10 @@ async def test_rates_that_lapsed_are_forgotten():
 async def test_everything_in_redis_has_a_lifetime(redis_url, redis, name):
     cache = open_cache(redis_url, timeout=10.0)
     await cache.put({name: b"x"}, HOUR)
+    await cache.advance(f"of a version/{name}", 1, b"x", HOUR)
     await cache.take(name, SLOW)
     keys = [key async for key in redis.scan_iter(match=f"hindsight:*{name}")]
-    assert len(keys) == 2
+    assert len(keys) == 3
     assert all([0 < await redis.ttl(key) <= HOUR + 1 for key in keys])
     await cache.aclose()
 
@@ -265,6 +284,8 @@ async def test_garbage_in_redis_is_a_miss(redis_url, redis, name):
     assert await cache.get([name]) == [None]
     assert (await cache.take(name, SLOW)).remaining == 2
     assert (await cache.take(f"{name}/text", SLOW)).remaining == 2
+    await cache.advance(name, 1, b"x", HOUR)
+    assert await cache.get([name]) == [b"1:x"]
     assert cache.trouble is None
     await cache.put({name: b"x"}, HOUR)
     assert await cache.get([name]) == [b"x"]
@@ -275,6 +296,7 @@ async def test_without_redis_every_verb_goes_on(fragile, redis_server, name):
     redis_server.kill()
     assert await fragile.get([name, name]) == [None, None]
     await fragile.put({name: b"x"}, HOUR)
+    await fragile.advance(name, 1, b"x", HOUR)
     assert await fragile.delete([name]) is False
     assert [(await fragile.take(name, SLOW)).allowed for _ in range(4)] == [True, True, True, False]
     assert f"Redis at {fragile.address} cannot be reached (Connection refused)" in fragile.trouble
@@ -461,6 +483,8 @@ async def test_the_rights_that_the_docs_name_are_enough(redis_url, redis, name):
     await cache.start()
     await cache.put({name: b"x"}, HOUR)
     assert await cache.get([name]) == [b"x"]
+    await cache.advance(name, 1, b"x", HOUR)
+    assert await cache.get([name]) == [b"1:x"]
     assert await cache.delete([name])
     assert (await cache.take(name, SLOW)).allowed
     assert (await cache.check()).status == "ok"
