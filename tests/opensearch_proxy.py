@@ -1,7 +1,7 @@
-"""What stands between Hindsight and an OpenSearch at Amazon: it verifies each request's signature, then passes it on.
+"""What stands between Hindsight and an OpenSearch: it refuses some requests, and passes the others on.
 
-The signature is computed anew with botocore's own signer from what arrived. With `serverless` it refuses what a
-serverless vector collection refuses, in Amazon's words.
+One at Amazon verifies each request's signature, which it computes anew with botocore's own signer from what arrived.
+With `serverless` it refuses what a serverless vector collection refuses, in Amazon's words.
 """
 
 from __future__ import annotations
@@ -44,17 +44,7 @@ class Verifier:
         self.passed += 1
         if self._serverless and (answer := _refusal(request, body)) is not None:
             return answer
-        async with (
-            aiohttp.ClientSession() as session,
-            session.request(
-                request.method,
-                self._upstream + request.raw_path,
-                data=body,
-                headers={"Content-Type": "application/json"},
-            ) as answer_of_node,
-        ):
-            content = await answer_of_node.read()
-            return web.Response(body=content, status=answer_of_node.status, content_type="application/json")
+        return await passed_on(self._upstream, request, body)
 
     def fault(self, request: web.Request, body: bytes) -> str | None:
         """What is wrong with the request's signature, None when it is right."""
@@ -94,6 +84,63 @@ class Doorkeeper(Verifier):
         return None if request.headers.get("Authorization") == self._expected else "Unauthorized"
 
 
+class Busy:
+    """A node that has too much to do: it answers the next `times` requests to a path with `status`.
+
+    `path` is how the path ends; `asked` counts the requests to it.
+    """
+
+    def __init__(self, upstream: str, path: str, *, status: int, times: int) -> None:
+        self._upstream = upstream
+        self._path = path
+        self._status = status
+        self._times = times
+        self.asked = 0
+
+    async def handle(self, request: web.Request) -> web.Response:
+        if request.path.endswith(self._path):
+            self.asked += 1
+            if self.asked <= self._times:
+                return web.json_response({"error": _FULL, "status": self._status}, status=self._status)
+        return await passed_on(self._upstream, request, await request.read())
+
+
+class Full:
+    """A node with a full queue: of each of the next `times` bulk requests it refuses the first action alone.
+
+    `sent` is how many actions each bulk request held.
+    """
+
+    def __init__(self, upstream: str, *, times: int) -> None:
+        self._upstream = upstream
+        self._times = times
+        self.sent: list[int] = []
+
+    async def handle(self, request: web.Request) -> web.Response:
+        body = await request.read()
+        if request.path != "/_bulk":
+            return await passed_on(self._upstream, request, body)
+        lines = body.splitlines(keepends=True)  # each action is two of them
+        self.sent.append(len(lines) // 2)
+        if len(self.sent) > self._times:
+            return await passed_on(self._upstream, request, body)
+        ((verb, _),) = json.loads(lines[0]).items()
+        items = [{verb: {"status": 429, "error": _FULL}}]
+        if rest := b"".join(lines[2:]):
+            items += json.loads((await passed_on(self._upstream, request, rest)).body)["items"]
+        return web.json_response({"took": 0, "errors": True, "items": items})
+
+
+async def passed_on(upstream: str, request: web.Request, body: bytes) -> web.Response:
+    """What the node answers to a request with this body."""
+    headers = {"Content-Type": "application/json"}
+    async with (
+        aiohttp.ClientSession() as session,
+        session.request(request.method, upstream + request.raw_path, data=body, headers=headers) as answer,
+    ):
+        return web.Response(body=await answer.read(), status=answer.status, content_type="application/json")
+
+
 def _refusal(request: web.Request, body: bytes) -> web.Response | None:
     if request.path.endswith("/_refresh"):
         return web.json_response({"message": "Not Found"}, status=404)
@@ -109,14 +156,15 @@ def _refusal(request: web.Request, body: bytes) -> web.Response | None:
     return None
 
 
+_FULL = {"type": "rejected_execution_exception", "reason": "the queue of the node is full"}
 _NO_ID = "Document ID is not supported in create/index operation request"
 
 
 @asynccontextmanager
-async def serving(verifier: Verifier) -> AsyncGenerator[str]:
+async def serving(proxy: Verifier | Busy | Full) -> AsyncGenerator[str]:
     """The address at which a proxy answers, `HOST:PORT`."""
     app = web.Application(client_max_size=1 << 26)
-    app.router.add_route("*", "/{path:.*}", verifier.handle)
+    app.router.add_route("*", "/{path:.*}", proxy.handle)
     runner = web.AppRunner(app)
     await runner.setup()
     try:

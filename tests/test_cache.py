@@ -502,6 +502,13 @@ async def test_a_start_without_redis_tells_host_port_and_setting_and_goes_on(cap
     await cache.aclose()
 
 
+def test_a_start_without_redis_asks_as_often_as_the_docs_say():
+    docs = " ".join((ROOT / "docs" / "redis.md").read_text("utf-8").split())
+    assert "A process that starts without it asks ten times, every two seconds, and then logs" in docs
+    cache = open_cache("redis://127.0.0.1:1")
+    assert (cache._attempts, cache._pause) == (10, 2.0)
+
+
 async def test_a_redis_that_starts_late_is_found(redis_server, name):
     redis_server.kill()
     cache = RedisCache(parse(redis_server.url), timeout=10.0, attempts=1000, pause=0.01)

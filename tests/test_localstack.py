@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import signal
 import socket
 import ssl
@@ -29,7 +30,8 @@ def python(code: str) -> tuple[str, ...]:
 
 def ask(url: str, path: str, method: str = "GET", body: object = None) -> Any:
     certified = ssl.create_default_context()
-    return httpx.request(method, url + path, json=body, timeout=60, trust_env=False, verify=certified).json()
+    answer = httpx.request(method, url + path, json=body, timeout=60, trust_env=False, verify=certified)
+    return answer.raise_for_status().json()
 
 
 def redis_says(url: str, command: str) -> str:
@@ -306,7 +308,7 @@ def test_a_node_that_runs_already_is_used_as_it_is(tmp_path):
 
 
 def test_the_node_has_vectors_rank_features_and_scripts(opensearch_url):
-    index = "localstack-parts"
+    index = f"localstack-{secrets.token_hex(4)}"
     fields = {
         "v": {
             "type": "knn_vector",
@@ -315,8 +317,6 @@ def test_the_node_has_vectors_rank_features_and_scripts(opensearch_url):
         },
         "terms": {"type": "rank_features"},
     }
-    ask(opensearch_url, f"/{index}", "PUT", {"settings": {"index.knn": True}, "mappings": {"properties": fields}})
-    ask(opensearch_url, f"/{index}/_doc/1?refresh=true", "PUT", {"v": [1, 0], "terms": {"天气": 0.5}})
     parts = [
         {"knn": {"v": {"vector": [1, 0], "k": 1}}},
         {"rank_feature": {"field": "terms.天气", "linear": {}}},
@@ -327,8 +327,13 @@ def test_the_node_has_vectors_rank_features_and_scripts(opensearch_url):
             }
         },
     ]
-    found = ask(opensearch_url, f"/{index}/_search", "POST", {"query": {"bool": {"should": parts}}})
-    assert found["hits"]["hits"][0]["_score"] == pytest.approx(2.5)
+    ask(opensearch_url, f"/{index}", "PUT", {"settings": {"index.knn": True}, "mappings": {"properties": fields}})
+    try:
+        ask(opensearch_url, f"/{index}/_doc/1?refresh=true", "PUT", {"v": [1, 0], "terms": {"天气": 0.5}})
+        found = ask(opensearch_url, f"/{index}/_search", "POST", {"query": {"bool": {"should": parts}}})
+        assert found["hits"]["hits"][0]["_score"] == pytest.approx(2.5)
+    finally:
+        ask(opensearch_url, f"/{index}", "DELETE")
 
 
 @pytest.mark.parametrize(("end", "exit_code"), [("stop", 128 + signal.SIGTERM), ("kill", -signal.SIGKILL)])
