@@ -6,12 +6,14 @@ With `serverless` it refuses what a serverless vector collection refuses, in Ama
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import json
 import re
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
 
 import aiohttp
 from aiohttp import web
@@ -26,15 +28,17 @@ _AUTHORIZATION = re.compile(
 
 
 class Verifier:
-    """A proxy for one key; counts what it let through and what it refused."""
+    """A proxy for some keys; counts what it let through, what it refused, and how often it was asked who it is."""
 
-    def __init__(self, upstream: str, credentials: Credentials, *, serverless: bool = False) -> None:
+    def __init__(self, upstream: str, *credentials: Credentials, serverless: bool = False) -> None:
         self._upstream = upstream
-        self._credentials = credentials
+        self._credentials = {each.access_key: each for each in credentials}
         self._serverless = serverless
         self.passed = 0
         self.refused = 0
+        self.greeted = 0
         self.regions: set[tuple[str, str]] = set()
+        self.keys: set[str] = set()
 
     async def handle(self, request: web.Request) -> web.Response:
         body = await request.read()
@@ -42,6 +46,7 @@ class Verifier:
             self.refused += 1
             return web.json_response({"message": fault}, status=403)
         self.passed += 1
+        self.greeted += request.path == "/"
         if self._serverless and (answer := _refusal(request, body)) is not None:
             return answer
         return await passed_on(self._upstream, request, body)
@@ -52,7 +57,8 @@ class Verifier:
         if found is None:
             return "Missing Authentication Token"
         key, day, region, service, signed, signature = found.groups()
-        if key != self._credentials.access_key:
+        credentials = self._credentials.get(key)
+        if credentials is None:
             return "The security token included in the request is invalid."
         stamp = request.headers["X-Amz-Date"]
         if not stamp.startswith(day):
@@ -64,11 +70,12 @@ class Verifier:
             method=request.method, url=f"http://{request.host}{request.raw_path}", data=body, headers=headers
         )
         again.context["timestamp"] = stamp
-        signer = SigV4Auth(self._credentials, service, region)
+        signer = SigV4Auth(credentials, service, region)
         text = signer.string_to_sign(again, signer.canonical_request(again))
         if signer.signature(text, again) != signature:
             return "The request signature we calculated does not match the signature you provided."
         self.regions.add((region, service))
+        self.keys.add(key)
         return None
 
 
@@ -82,6 +89,40 @@ class Doorkeeper(Verifier):
     def fault(self, request: web.Request, body: bytes) -> str | None:
         del body
         return None if request.headers.get("Authorization") == self._expected else "Unauthorized"
+
+
+class Issuer:
+    """Gives out credentials as Amazon does to a container.
+
+    Each answer is the next of `keys` with how long it holds, the last one again and again; None is a useless answer.
+    From the `holds`th on they wait until they are `let_go`.
+    """
+
+    def __init__(self, *keys: tuple[Credentials, timedelta] | None, holds: int | None = None) -> None:
+        self._keys = keys
+        self._holds = holds
+        self.asked = 0
+        self.arrived = asyncio.Event()
+        self.let_go = asyncio.Event()
+
+    async def handle(self, request: web.Request) -> web.Response:
+        del request
+        given = self._keys[min(self.asked, len(self._keys) - 1)]
+        self.asked += 1
+        if self._holds is not None and self.asked >= self._holds:
+            self.arrived.set()
+            await self.let_go.wait()
+        if given is None:
+            return web.json_response({})
+        key, lasting = given
+        return web.json_response(
+            {
+                "AccessKeyId": key.access_key,
+                "SecretAccessKey": key.secret_key,
+                "Token": key.token,
+                "Expiration": (datetime.now(UTC) + lasting).isoformat(),
+            }
+        )
 
 
 class Busy:
@@ -142,7 +183,7 @@ async def passed_on(upstream: str, request: web.Request, body: bytes) -> web.Res
 
 
 def _refusal(request: web.Request, body: bytes) -> web.Response | None:
-    if request.path.endswith("/_refresh"):
+    if request.path == "/" or request.path.endswith("/_refresh"):
         return web.json_response({"message": "Not Found"}, status=404)
     if request.path == "/_bulk":
         items = [
@@ -161,16 +202,23 @@ _NO_ID = "Document ID is not supported in create/index operation request"
 
 
 @asynccontextmanager
+<<<<<<< HEAD
 async def serving(proxy: Verifier | Busy | Full) -> AsyncGenerator[str]:
     """The address at which a proxy answers, `HOST:PORT`."""
     app = web.Application(client_max_size=1 << 26)
     app.router.add_route("*", "/{path:.*}", proxy.handle)
+=======
+async def serving(server: Verifier | Issuer) -> AsyncGenerator[str]:
+    """The address at which it answers, `HOST:PORT`, on the event loop of the test: who holds that gets no answer."""
+    app = web.Application(client_max_size=1 << 26)
+    app.router.add_route("*", "/{path:.*}", server.handle)
+>>>>>>> os-work-b
     runner = web.AppRunner(app)
     await runner.setup()
     try:
         site = web.TCPSite(runner, "127.0.0.1", 0)
         await site.start()
-        (server,) = [socket.getsockname() for socket in site._server.sockets]  # type: ignore[union-attr]
-        yield f"127.0.0.1:{server[1]}"
+        (bound,) = [socket.getsockname() for socket in site._server.sockets]  # type: ignore[union-attr]
+        yield f"127.0.0.1:{bound[1]}"
     finally:
         await runner.cleanup()

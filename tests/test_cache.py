@@ -10,6 +10,7 @@ import re
 import socket
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from uuid import uuid4
 
@@ -357,18 +358,27 @@ async def test_what_is_no_redis_is_as_good_as_none(name):
         await cache.aclose()
 
 
+@asynccontextmanager
+async def full(client: Redis) -> AsyncGenerator[None]:
+    """The server has no room, and makes none by evicting anything."""
+    before = {name: (await client.config_get(name))[name] for name in ("maxmemory", "maxmemory-policy")}
+    await client.config_set("maxmemory-policy", "noeviction", "maxmemory", "1")
+    try:
+        yield
+    finally:
+        await client.config_set("maxmemory", before["maxmemory"], "maxmemory-policy", before["maxmemory-policy"])
+
+
 async def test_a_full_redis_still_gives_what_it_has(redis_server, name):
     """It refuses to keep more, and says so; reads go on, rates are kept here."""
     cache = open_cache(redis_server.url, timeout=10.0)
     await cache.put({f"{name}/before": b"x"}, HOUR)
-    async with Redis.from_url(redis_server.url) as client:
-        await client.config_set("maxmemory", "1")
+    async with Redis.from_url(redis_server.url) as client, full(client):
         await cache.put({name: b"y"}, HOUR)
         assert await cache.get([f"{name}/before", name]) == [b"x", None]
         assert (await cache.take(name, SLOW)).allowed
         assert "refuses to put" in (cache.trouble or "")
         assert (await cache.check()).status == "degraded"
-        await client.config_set("maxmemory", "0")
     assert (await cache.check()).status == "ok"
     await cache.put({name: b"y"}, HOUR)
     assert await cache.get([name]) == [b"y"]
@@ -397,11 +407,9 @@ async def test_a_cluster_is_told_for_what_it_is(tmp_path: Path, name: str):
 async def test_what_is_told_of_a_full_redis_holds_nothing_that_was_to_be_kept(redis_server, name, caplog):
     """Answers and the log name it in its own words, without keys and values."""
     cache = open_cache(redis_server.url, timeout=10.0)
-    async with Redis.from_url(redis_server.url) as client:
-        await client.config_set("maxmemory", "1")
+    async with Redis.from_url(redis_server.url) as client, full(client):
         await cache.put({f"{name}/{i}": f"secret {i}".encode() for i in range(3)}, HOUR)
         trouble = cache.trouble or ""
-        await client.config_set("maxmemory", "0")
     assert "refuses to put (command not allowed when used memory > 'maxmemory')" in trouble
     (event,) = caplog.records
     for said in (trouble, event.detail):
@@ -417,11 +425,11 @@ async def test_a_full_redis_is_one_event_however_often_it_is_looked_at_and_takes
     cache = RedisCache(parse(redis_server.url), timeout=10.0, clock=lambda: now)
     async with Redis.from_url(redis_server.url) as client:
         for turn in range(5):
-            await client.config_set("maxmemory", "1")
-            assert (await cache.check()).status == "degraded"
-            await cache.put({f"{name}/{turn}": b"x"}, HOUR)
-            assert cache.trouble is not None
-            await client.config_set("maxmemory", "0")  # as when something lapses
+            async with full(client):
+                assert (await cache.check()).status == "degraded"
+                await cache.put({f"{name}/{turn}": b"x"}, HOUR)
+                assert cache.trouble is not None
+            # As when something lapses.
             await cache.put({f"{name}/{turn}": b"x"}, HOUR)
             assert (await cache.check()).status == "ok"
             assert cache.trouble is None

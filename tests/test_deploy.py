@@ -213,6 +213,15 @@ def test_what_is_built_is_a_target_of_the_dockerfile_with_settings_that_exist(na
     config.load(service["environment"], data_dir=Path("/data"))
 
 
+def test_redis_keeps_what_it_does_without_docker(redis_server):
+    started = list(redis_server.service.command)
+    program, *options = SERVICES["redis"]["command"]
+    assert program == "redis-server"
+    assert {"--maxmemory", "--maxmemory-policy", "--save"} <= set(options[::2])
+    for name, value in zip(options[::2], options[1::2], strict=True):
+        assert started[started.index(name) + 1] == value, name
+
+
 def test_variables_of_the_file_are_settings_or_those_of_the_stack():
     names = {match for match in re.findall(r"\$\{(\w+)", TEXT) if match not in SETTINGS}
     assert all(name.startswith("HINDSIGHT_STACK_") for name in names)

@@ -19,6 +19,8 @@ from localstack.service import Service, ServiceError, ServiceProcess, free_port,
 from localstack.stack import StackSettings, stack
 from localstack.supervision import in_order
 
+from hindsight_core import config
+
 ROOT = Path(__file__).resolve().parents[1]
 NOWHERE = "http://127.0.0.1:1/"
 WAIT_FOR_A_SIGNAL = "import signal; signal.pause()"
@@ -143,14 +145,15 @@ def test_an_unknown_service_is_an_error_that_names_the_known_ones():
         stack(StackSettings(), ("redi",))
 
 
-def test_the_scheduler_is_told_where_the_stores_and_the_gateway_are():
+def test_the_scheduler_is_told_where_the_stores_are_and_to_sweep_by_itself():
     (scheduler,) = stack(StackSettings(opensearch_port=1, redis_port=2, gateway_port=3), ("scheduler",))
-    assert scheduler.env == {
-        "HINDSIGHT_STORE": "opensearch://127.0.0.1:1",
-        "HINDSIGHT_REDIS": "redis://127.0.0.1:2/0",
-        "HINDSIGHT_PORT": "3",
-        "HINDSIGHT_URL": "http://127.0.0.1:3",
-    }
+    settings = config.load(scheduler.env, data_dir=Path("/data"))
+    assert settings.store == "opensearch://127.0.0.1:1"
+    assert settings.redis == "redis://127.0.0.1:2/0"
+    assert settings.schedule_url == ""
+    assert {name.removeprefix(config.PREFIX).lower() for name in scheduler.env} <= set(
+        config.Settings.__struct_fields__
+    )
 
 
 def start_stack(tmp_path: Path, port: int) -> subprocess.Popen[str]:
