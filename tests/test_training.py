@@ -1,4 +1,4 @@
-"""`python -m hindsight_core.training`: what the one command runs, with what, and what it refuses before hours of work."""
+"""`python -m hindsight_core.training`: what the one command runs, with what, and what it refuses at the start."""
 
 from __future__ import annotations
 
