@@ -3,10 +3,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
+OUT ?= shared/hindsight_core/weights
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint types bench bench-stores stack clean
+.PHONY: help run test lint types bench bench-stores train stack clean
 
 help:  ## show what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,6 +30,10 @@ bench: $(VENV)/developing  ## measure the embedded store, and search and write e
 
 bench-stores: $(VENV)/developing  ## measure OpenSearch beside the embedded store, for some ten minutes (ARGS="--sizes 1000")
 	@$(BIN)/python tests/benchmarks/stores_side_by_side.py --sizes 1000 10000 100000 $(ARGS)
+
+train: $(VENV)/installed  ## train the weights that ship, on labelled files (DATA=folder SAID=said.npz OUT=folder): docs/deciding.md
+	@test -n "$(DATA)" || { echo "Name the folder of labelled files: make train DATA=..." >&2; exit 1; }
+	@$(BIN)/python -m hindsight_core.training --data "$(DATA)" --own training/data --out "$(OUT)" $(if $(SAID),--read "$(SAID)") $(ARGS)
 
 stack: $(VENV)/developing  ## start OpenSearch, Redis and every function, without Docker
 	@$(BIN)/python -m localstack.stack $(ARGS)

@@ -202,17 +202,10 @@ _NO_ID = "Document ID is not supported in create/index operation request"
 
 
 @asynccontextmanager
-<<<<<<< HEAD
-async def serving(proxy: Verifier | Busy | Full) -> AsyncGenerator[str]:
-    """The address at which a proxy answers, `HOST:PORT`."""
-    app = web.Application(client_max_size=1 << 26)
-    app.router.add_route("*", "/{path:.*}", proxy.handle)
-=======
-async def serving(server: Verifier | Issuer) -> AsyncGenerator[str]:
+async def serving(server: Verifier | Busy | Full | Issuer) -> AsyncGenerator[str]:
     """The address at which it answers, `HOST:PORT`, on the event loop of the test: who holds that gets no answer."""
     app = web.Application(client_max_size=1 << 26)
     app.router.add_route("*", "/{path:.*}", server.handle)
->>>>>>> os-work-b
     runner = web.AppRunner(app)
     await runner.setup()
     try:
