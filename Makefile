@@ -3,13 +3,14 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
+OUT ?= shared/hindsight_core/weights
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint types bench stack clean
+.PHONY: help run test lint types bench bench-stores train stack clean
 
 help:  ## show what there is
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: $(VENV)/installed  ## install, and serve all functions on port 8100 (ARGS="--port 8200" for another)
 	@$(BIN)/hindsight serve --tour $(ARGS)
@@ -26,6 +27,13 @@ types: $(VENV)/developing  ## check the types with both checkers
 bench: $(VENV)/developing  ## measure the embedded store, and search and write end to end (SERVICE="--sizes 100000 --many 100")
 	@$(BIN)/python tests/benchmarks/store.py $(ARGS)
 	@$(BIN)/python tests/benchmarks/service.py $(SERVICE)
+
+bench-stores: $(VENV)/developing  ## measure OpenSearch beside the embedded store, for some ten minutes (ARGS="--sizes 1000")
+	@$(BIN)/python tests/benchmarks/stores_side_by_side.py --sizes 1000 10000 100000 $(ARGS)
+
+train: $(VENV)/installed  ## train the weights that ship, on labelled files (DATA=folder SAID=said.npz OUT=folder): docs/deciding.md
+	@test -n "$(DATA)" || { echo "Name the folder of labelled files: make train DATA=..." >&2; exit 1; }
+	@$(BIN)/python -m hindsight_core.training --data "$(DATA)" --own training/data --out "$(OUT)" $(if $(SAID),--read "$(SAID)") $(ARGS)
 
 stack: $(VENV)/developing  ## start OpenSearch, Redis and every function, without Docker
 	@$(BIN)/python -m localstack.stack $(ARGS)

@@ -28,7 +28,10 @@ def redis_binary() -> str:
 
 
 def redis(port: int, data: Path, *, port_setting: str = "") -> Service:
-    """A server on `127.0.0.1:port`, without persistence: what Hindsight keeps in it may be lost at any time."""
+    """A server on `127.0.0.1:port` without persistence: what Hindsight keeps in it may be lost at any time.
+
+    It holds no more than it has room for, as the one of `compose.yaml` does.
+    """
     data.mkdir(parents=True, exist_ok=True)
     url = f"redis://127.0.0.1:{port}"
     options = {
@@ -37,6 +40,8 @@ def redis(port: int, data: Path, *, port_setting: str = "") -> Service:
         "dir": str(data.absolute()),
         "save": "",
         "appendonly": "no",
+        "maxmemory": "128mb",
+        "maxmemory-policy": "volatile-lru",
         "loglevel": "warning",
     }
     return Service(

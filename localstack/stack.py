@@ -104,7 +104,7 @@ def stack(settings: StackSettings, names: tuple[str, ...] = NAMES) -> tuple[Serv
                     Service(
                         name=name,
                         command=(sys.executable, "-m", _SCHEDULER),
-                        env={**reach, "HINDSIGHT_URL": gateway},
+                        env=reach,
                         needs=("gateway",),
                     )
                 )

@@ -37,7 +37,8 @@ _LEFT_OUT = "Left out: "
 _START_SECONDS = 180.0  # a busy machine is slow, not broken
 
 
-def _leave_out(reason: str) -> Never:
+def leave_out(reason: str) -> Never:
+    """Leave the test out for lack of a service, or let it fail where services are required."""
     if os.environ.get(REQUIRE_VARIABLE) == "1":
         pytest.fail(f"{reason} ({REQUIRE_VARIABLE}=1 makes that a failure.)", pytrace=False)
     pytest.skip(_LEFT_OUT + reason)
@@ -50,11 +51,11 @@ def _opensearch(tmp_path_factory: pytest.TempPathFactory) -> Generator[ServicePr
         yield url
         return
     if reason := missing_tools():
-        _leave_out(f"{reason} Or set {OPENSEARCH_VARIABLE} to a node that runs.")
+        leave_out(f"{reason} Or set {OPENSEARCH_VARIABLE} to a node that runs.")
     try:
         service = opensearch(free_port(), tmp_path_factory.mktemp("opensearch"), short_lived=True)
     except LayoutError as error:
-        _leave_out(f"{error}\nOr set {OPENSEARCH_VARIABLE} to a node that runs.")
+        leave_out(f"{error}\nOr set {OPENSEARCH_VARIABLE} to a node that runs.")
     process = ServiceProcess(service)
     process.start(seconds=_START_SECONDS)
     try:
@@ -72,7 +73,7 @@ def _redis(tmp_path_factory: pytest.TempPathFactory) -> Generator[ServiceProcess
     try:
         service = redis(free_port(), tmp_path_factory.mktemp("redis"))
     except ServiceError as error:
-        _leave_out(f"{error} Or set {REDIS_VARIABLE} to a server that runs.")
+        leave_out(f"{error} Or set {REDIS_VARIABLE} to a server that runs.")
     process = ServiceProcess(service)
     process.start(seconds=_START_SECONDS)
     try:
@@ -94,7 +95,7 @@ def redis_url(_redis: ServiceProcess | str) -> str:
 @pytest.fixture
 def opensearch_node(_opensearch: ServiceProcess | str) -> Generator[ServiceProcess]:
     if isinstance(_opensearch, str):
-        _leave_out(f"this test stops OpenSearch, and {OPENSEARCH_VARIABLE} names one that is not ours. Unset it.")
+        leave_out(f"this test stops OpenSearch, and {OPENSEARCH_VARIABLE} names one that is not ours. Unset it.")
     yield _opensearch
     # Started anew from here: a child ends with the thread that started it, and a test's threads end with the test.
     _opensearch.kill()
@@ -104,7 +105,7 @@ def opensearch_node(_opensearch: ServiceProcess | str) -> Generator[ServiceProce
 @pytest.fixture
 def redis_server(_redis: ServiceProcess | str) -> Generator[ServiceProcess]:
     if isinstance(_redis, str):
-        _leave_out(f"this test stops Redis, and {REDIS_VARIABLE} names one that is not ours. Unset it.")
+        leave_out(f"this test stops Redis, and {REDIS_VARIABLE} names one that is not ours. Unset it.")
     yield _redis
     _redis.start(seconds=_START_SECONDS)
 

@@ -60,6 +60,11 @@ class OpenSearchPlace:
         answer = self._client.get(f"/_cat/indices/{self.prefix}-*", params={"format": "json"})
         return [found["index"] for found in answer.raise_for_status().json()]
 
+    def about(self, index: str) -> dict[str, Any]:
+        """What OpenSearch says of the indices behind a name: their aliases, mappings and settings."""
+        found: dict[str, Any] = self._client.get(f"/{self.prefix}-{index}").raise_for_status().json()
+        return found
+
     def deleted(self, index: str) -> int:
         """How many deleted documents are still on the disk."""
         answer = self._client.get(f"/{self.prefix}-{index}/_stats/docs").raise_for_status().json()

@@ -10,6 +10,7 @@ import re
 import socket
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from uuid import uuid4
 
@@ -97,6 +98,24 @@ async def test_the_last_value_counts(cache, name):
     await cache.put({name: b"first"}, HOUR)
     await cache.put({name: b"second"}, HOUR)
     assert await cache.get([name]) == [b"second"]
+
+
+async def test_a_value_of_a_later_version_stays_and_one_of_the_same_gives_way(cache, name):
+    for version in (2, 10, 9):
+        await cache.advance(name, version, b"%d\x00:" % version, HOUR)
+    assert await cache.get([name]) == [b"10:10\x00:"]
+    await cache.advance(name, 10, b"", HOUR)
+    assert await cache.get([name]) == [b"10:"]
+    assert await cache.delete([name])
+    await cache.advance(name, 1, b"x", HOUR)
+    assert await cache.get([name]) == [b"1:x"]
+
+
+@pytest.mark.parametrize("garbage", [b"", b"x", b":9", b" 9:x", b"-9:x", b"9.5:x"])
+async def test_what_has_no_version_gives_way(cache, name, garbage):
+    await cache.put({name: garbage}, HOUR)
+    await cache.advance(name, 1, b"x", HOUR)
+    assert await cache.get([name]) == [b"1:x"]
 
 
 async def test_a_deleted_value_is_gone(cache, name):
@@ -226,9 +245,10 @@ async def test_rates_that_lapsed_are_forgotten():
 async def test_everything_in_redis_has_a_lifetime(redis_url, redis, name):
     cache = open_cache(redis_url, timeout=10.0)
     await cache.put({name: b"x"}, HOUR)
+    await cache.advance(f"of a version/{name}", 1, b"x", HOUR)
     await cache.take(name, SLOW)
     keys = [key async for key in redis.scan_iter(match=f"hindsight:*{name}")]
-    assert len(keys) == 2
+    assert len(keys) == 3
     assert all([0 < await redis.ttl(key) <= HOUR + 1 for key in keys])
     await cache.aclose()
 
@@ -265,6 +285,8 @@ async def test_garbage_in_redis_is_a_miss(redis_url, redis, name):
     assert await cache.get([name]) == [None]
     assert (await cache.take(name, SLOW)).remaining == 2
     assert (await cache.take(f"{name}/text", SLOW)).remaining == 2
+    await cache.advance(name, 1, b"x", HOUR)
+    assert await cache.get([name]) == [b"1:x"]
     assert cache.trouble is None
     await cache.put({name: b"x"}, HOUR)
     assert await cache.get([name]) == [b"x"]
@@ -275,6 +297,7 @@ async def test_without_redis_every_verb_goes_on(fragile, redis_server, name):
     redis_server.kill()
     assert await fragile.get([name, name]) == [None, None]
     await fragile.put({name: b"x"}, HOUR)
+    await fragile.advance(name, 1, b"x", HOUR)
     assert await fragile.delete([name]) is False
     assert [(await fragile.take(name, SLOW)).allowed for _ in range(4)] == [True, True, True, False]
     assert f"Redis at {fragile.address} cannot be reached (Connection refused)" in fragile.trouble
@@ -335,18 +358,27 @@ async def test_what_is_no_redis_is_as_good_as_none(name):
         await cache.aclose()
 
 
+@asynccontextmanager
+async def full(client: Redis) -> AsyncGenerator[None]:
+    """The server has no room, and makes none by evicting anything."""
+    before = {name: (await client.config_get(name))[name] for name in ("maxmemory", "maxmemory-policy")}
+    await client.config_set("maxmemory-policy", "noeviction", "maxmemory", "1")
+    try:
+        yield
+    finally:
+        await client.config_set("maxmemory", before["maxmemory"], "maxmemory-policy", before["maxmemory-policy"])
+
+
 async def test_a_full_redis_still_gives_what_it_has(redis_server, name):
     """It refuses to keep more, and says so; reads go on, rates are kept here."""
     cache = open_cache(redis_server.url, timeout=10.0)
     await cache.put({f"{name}/before": b"x"}, HOUR)
-    async with Redis.from_url(redis_server.url) as client:
-        await client.config_set("maxmemory", "1")
+    async with Redis.from_url(redis_server.url) as client, full(client):
         await cache.put({name: b"y"}, HOUR)
         assert await cache.get([f"{name}/before", name]) == [b"x", None]
         assert (await cache.take(name, SLOW)).allowed
         assert "refuses to put" in (cache.trouble or "")
         assert (await cache.check()).status == "degraded"
-        await client.config_set("maxmemory", "0")
     assert (await cache.check()).status == "ok"
     await cache.put({name: b"y"}, HOUR)
     assert await cache.get([name]) == [b"y"]
@@ -375,11 +407,9 @@ async def test_a_cluster_is_told_for_what_it_is(tmp_path: Path, name: str):
 async def test_what_is_told_of_a_full_redis_holds_nothing_that_was_to_be_kept(redis_server, name, caplog):
     """Answers and the log name it in its own words, without keys and values."""
     cache = open_cache(redis_server.url, timeout=10.0)
-    async with Redis.from_url(redis_server.url) as client:
-        await client.config_set("maxmemory", "1")
+    async with Redis.from_url(redis_server.url) as client, full(client):
         await cache.put({f"{name}/{i}": f"secret {i}".encode() for i in range(3)}, HOUR)
         trouble = cache.trouble or ""
-        await client.config_set("maxmemory", "0")
     assert "refuses to put (command not allowed when used memory > 'maxmemory')" in trouble
     (event,) = caplog.records
     for said in (trouble, event.detail):
@@ -395,11 +425,11 @@ async def test_a_full_redis_is_one_event_however_often_it_is_looked_at_and_takes
     cache = RedisCache(parse(redis_server.url), timeout=10.0, clock=lambda: now)
     async with Redis.from_url(redis_server.url) as client:
         for turn in range(5):
-            await client.config_set("maxmemory", "1")
-            assert (await cache.check()).status == "degraded"
-            await cache.put({f"{name}/{turn}": b"x"}, HOUR)
-            assert cache.trouble is not None
-            await client.config_set("maxmemory", "0")  # as when something lapses
+            async with full(client):
+                assert (await cache.check()).status == "degraded"
+                await cache.put({f"{name}/{turn}": b"x"}, HOUR)
+                assert cache.trouble is not None
+            # As when something lapses.
             await cache.put({f"{name}/{turn}": b"x"}, HOUR)
             assert (await cache.check()).status == "ok"
             assert cache.trouble is None
@@ -461,6 +491,8 @@ async def test_the_rights_that_the_docs_name_are_enough(redis_url, redis, name):
     await cache.start()
     await cache.put({name: b"x"}, HOUR)
     assert await cache.get([name]) == [b"x"]
+    await cache.advance(name, 1, b"x", HOUR)
+    assert await cache.get([name]) == [b"1:x"]
     assert await cache.delete([name])
     assert (await cache.take(name, SLOW)).allowed
     assert (await cache.check()).status == "ok"
@@ -476,6 +508,13 @@ async def test_a_start_without_redis_tells_host_port_and_setting_and_goes_on(cap
     (event,) = [record for record in caplog.records if record.message == "cache.unreachable"]
     assert (event.setting, event.host, event.port, event.attempts) == ("HINDSIGHT_REDIS", "127.0.0.1", port, 3)
     await cache.aclose()
+
+
+def test_a_start_without_redis_asks_as_often_as_the_docs_say():
+    docs = " ".join((ROOT / "docs" / "redis.md").read_text("utf-8").split())
+    assert "A process that starts without it asks ten times, every two seconds, and then logs" in docs
+    cache = open_cache("redis://127.0.0.1:1")
+    assert (cache._attempts, cache._pause) == (10, 2.0)
 
 
 async def test_a_redis_that_starts_late_is_found(redis_server, name):

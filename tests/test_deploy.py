@@ -25,7 +25,7 @@ from compose_spec import PyCompose
 from localstack.service import Service, ServiceProcess, free_port
 from localstack.stack import StackSettings
 
-from conftest_services import OPENSEARCH_VARIABLE
+from conftest_services import OPENSEARCH_VARIABLE, leave_out
 from dockerfile import ROOT, targets
 from hindsight_core import config
 from hindsight_functions.aws import LambdaHandler
@@ -213,6 +213,15 @@ def test_what_is_built_is_a_target_of_the_dockerfile_with_settings_that_exist(na
     config.load(service["environment"], data_dir=Path("/data"))
 
 
+def test_redis_keeps_what_it_does_without_docker(redis_server):
+    started = list(redis_server.service.command)
+    program, *options = SERVICES["redis"]["command"]
+    assert program == "redis-server"
+    assert {"--maxmemory", "--maxmemory-policy", "--save"} <= set(options[::2])
+    for name, value in zip(options[::2], options[1::2], strict=True):
+        assert started[started.index(name) + 1] == value, name
+
+
 def test_variables_of_the_file_are_settings_or_those_of_the_stack():
     names = {match for match in re.findall(r"\$\{(\w+)", TEXT) if match not in SETTINGS}
     assert all(name.startswith("HINDSIGHT_STACK_") for name in names)
@@ -224,6 +233,18 @@ def test_opensearch_is_the_version_that_is_tested():
     from localstack.layout import OPENSEARCH
 
     assert SERVICES["opensearch"]["image"] == f"opensearchproject/opensearch:{OPENSEARCH}"
+
+
+def test_opensearch_asks_for_no_password_and_only_this_machine_reaches_it():
+    service = SERVICES["opensearch"]
+    assert service["environment"]["DISABLE_SECURITY_PLUGIN"] == "true"
+    assert service["ports"] == ["127.0.0.1:9200:9200"]
+    assert SERVICES["gateway"]["environment"]["HINDSIGHT_STORE"] == "opensearch://opensearch:9200/hindsight"
+
+
+def test_redis_is_of_version_7():
+    assert re.fullmatch(r"redis:7\.\d+(\.\d+)?-alpine", SERVICES["redis"]["image"])
+    assert SERVICES["gateway"]["environment"]["HINDSIGHT_REDIS"] == "redis://redis:6379/0"
 
 
 # Kubernetes and AWS
@@ -334,7 +355,9 @@ def call(url: str, body: object | None = None) -> dict[str, object]:
 
 def test_the_stack_writes_and_finds_over_its_gateway_and_ends_whole(tmp_path, opensearch_url):
     if OPENSEARCH_VARIABLE in os.environ:
-        pytest.skip(f"The stack has no prefix of its own, and {OPENSEARCH_VARIABLE} names a store that is not ours.")
+        leave_out(
+            f"the stack has no prefix of its own, and {OPENSEARCH_VARIABLE} names one that is not ours. Unset it."
+        )
     ports = {name: str(free_port()) for name in ("REDIS", "GATEWAY")}
     url = f"http://127.0.0.1:{ports['GATEWAY']}"
     # The node of the tests stands in for the stack's own, which would take ten seconds more.

@@ -6,9 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from commandline import Cli, command_line
+from hindsight_core.evaluation import among
+from hindsight_core.evaluation.reconcile import Pair
 from hindsight_core.evaluation.report import f1, share
 
 NOW = "2025-06-01T10:00:00+08:00"
@@ -62,7 +65,93 @@ def test_pairs_are_judged_each_by_itself_and_counted_by_language(cli: Cli, tmp_p
     assert measured(ran.json, "accuracy of what was decided") == (0.75, 4)
     assert measured(ran.json, "accuracy of what was decided", "zh") == (1.0, 1)
     assert measured(ran.json, "missed supersession") == (1.0, 1)
-    assert ran.json["confusion"]["supersede"] == {"unrelated": 1}
+    assert ran.json["confusion"] == {
+        "all": {"duplicate": {"duplicate": 2}, "unrelated": {"unrelated": 1}, "supersede": {"unrelated": 1}},
+        "en": {"duplicate": {"duplicate": 1}, "unrelated": {"unrelated": 1}, "supersede": {"unrelated": 1}},
+        "zh": {"duplicate": {"duplicate": 1}},
+    }
+
+
+def test_what_was_taken_for_what_is_printed_over_all_and_by_language_where_there_are_several(
+    cli: Cli, tmp_path: Path
+) -> None:
+    english = pair(1, "My dog is called Rex.", "my dog is called rex", "supersede")
+    chinese = pair(2, "我的收货地址是幸福路1号", "我的收货地址是幸福路1号。", "duplicate", "zh")
+    both = cli("eval", "reconcile", lines(tmp_path, english, chinese))
+    assert both.code == 0, both.err
+    assert [row.split() for row in both.out.split("all: expected / predicted")[1].splitlines() if row.strip()] == [
+        ["duplicate"],
+        ["duplicate", "1"],
+        ["supersede", "1"],
+        ["en:", "expected", "/", "predicted", "duplicate"],
+        ["supersede", "1"],
+        ["zh:", "expected", "/", "predicted", "duplicate"],
+        ["duplicate", "1"],
+    ]
+    one = cli("eval", "reconcile", lines(tmp_path, english))
+    assert one.out.count("expected / predicted") == 1
+
+
+def test_pairs_are_judged_among_others_and_what_is_done_to_those_is_measured(cli: Cli, tmp_path: Path) -> None:
+    file = lines(
+        tmp_path,
+        pair(1, "My dog is called Rex.", "my dog is called rex", "duplicate"),
+        # Each replaces, or contests, the old text of the other: that is nothing done to its own.
+        pair(
+            2, "The train to Bath leaves at nine.", "I have moved. My new billing address is 9 Elm Road.", "unrelated"
+        ),
+        pair(3, "My billing address is 4 Oak Lane.", "The train to Bath now leaves at ten.", "unrelated"),
+        pair(4, "我对花生过敏", "我对花生过敏。", "duplicate", "zh"),
+    )
+    ran = cli("eval", "reconcile", file, "--beside", "9", "--json")
+    assert ran.code == 0, ran.err
+    found = {line["id"]: line for line in ran.json["lines"]}
+    assert [line["bystanders"] for line in found.values()] == [2, 2, 2, 0]
+    assert [line["predicted"] for line in found.values()] == ["duplicate", "unrelated", "unrelated", "duplicate"]
+    assert {name: line["disturbed"] for name, line in found.items() if "disturbed" in line} == {
+        "p2": ["My billing address is 4 Oak Lane."],
+        "p3": ["The train to Bath leaves at nine."],
+    }
+    assert "disturbed: My billing address is 4 Oak Lane." in found["p2"]["reason"]
+    assert measured(ran.json, "bystanders disturbed") == (0.3333, 6)
+    assert measured(ran.json, "bystanders disturbed", "zh") == (0.0, 0)
+    alone = cli("eval", "reconcile", lines(tmp_path, pair(1, "Rex is my dog.", "Rex is my dog", "duplicate")), "--json")
+    assert "bystanders disturbed" not in [measure["name"] for measure in alone.json["measures"]["all"]]
+
+
+def test_bystanders_are_others_of_the_language_said_before_and_of_another_slot_and_the_same_every_time() -> None:
+    def made(number: int, old: str, lang: str = "en", at: str = "2025-01-01", slot: str | None = None) -> Pair:
+        item = pair(number, old, f"new {number}", "unrelated", lang) | {"slot": slot}
+        item["old"]["at"] = f"{at}T10:00:00+00:00"
+        return msgspec.convert(item, Pair)
+
+    pairs = [
+        made(0, "zero", slot="home"),
+        made(1, "one", slot="home"),
+        made(2, "two", at="2025-01-20"),
+        made(3, "three", at="2024-06-01"),
+        made(4, "zero"),
+        made(5, "new 0"),
+        made(6, "五", "zh"),
+    ]
+    first, *_, chinese = among(pairs, 9)
+    assert {side.content: side.at.date().isoformat() for side in first.beside or ()} == {
+        "two": "2025-01-01",
+        "three": "2024-06-01",
+    }
+    assert chinese.beside == ()
+    drawn = among([made(i, f"old {i}") for i in range(30)], 4)
+    assert {len(one.beside or ()) for one in drawn} == {4}
+    assert len({tuple(side.content for side in one.beside or ()) for one in drawn}) == 30
+    assert among([made(i, f"old {i}") for i in range(30)], 4) == drawn
+
+
+def test_only_pairs_are_judged_beside_others(cli: Cli, tmp_path: Path) -> None:
+    ran = cli(
+        "eval", "gate", lines(tmp_path, message(1, "I am allergic to peanuts", "en", True, "fact")), "--beside", "2"
+    )
+    assert ran.code == 2
+    assert "--beside" in ran.err
 
 
 def test_times_are_exact_or_wrong_and_traps_are_counted_by_themselves(cli: Cli, tmp_path: Path) -> None:
@@ -77,10 +166,11 @@ def test_times_are_exact_or_wrong_and_traps_are_counted_by_themselves(cli: Cli, 
     assert ran.code == 0, ran.err
     assert measured(ran.json, "exact range") == (0.5, 2)
     assert measured(ran.json, "false range on traps") == (0.0, 1)
-    assert ran.json["confusion"] == {
+    assert ran.json["confusion"]["all"] == {
         "range": {"exact range": 1, "another range": 1},
         "trap": {"no range": 1},
     }
+    assert ran.json["confusion"]["zh"] == {"range": {"exact range": 1}}
 
 
 def test_stories_are_told_and_asked_about(cli: Cli, tmp_path: Path) -> None:
@@ -157,7 +247,7 @@ def test_messages_are_written_one_by_one_and_the_kind_counts_where_they_were_rig
     assert measured(ran.json, "kind of what was rightly kept") == (0.5, 2)
     assert measured(ran.json, "status") == (0.75, 4)
     assert measured(ran.json, "status", "zh") == (0.5, 2)
-    assert ran.json["confusion"] == {"fact": {"fact": 1}, "event": {"fact": 1}, "skip": {"skip": 1, "fact": 1}}
+    assert ran.json["confusion"]["all"] == {"fact": {"fact": 1}, "event": {"fact": 1}, "skip": {"skip": 1, "fact": 1}}
 
 
 def test_messages_that_need_memory_are_told_from_those_that_do_not(cli: Cli, tmp_path: Path) -> None:

@@ -118,6 +118,14 @@ def test_a_story_or_a_text_handed_over_stays_in_one_piece() -> None:
         "For my novel: Lena is 34. She lives in Ghent. She hates rain.",
         'Translate into French: "I moved to Rome. I am allergic to nuts."',
         "润色下面这段：我住在上海。我喜欢喝茶。",
+        "Please polish this\nMy name is Bo. I work in Graz as a cook.",
+        "Check my spelling\n\nI live in Graz. I am allergic to cats.",
+        "Make it friendlier\n\nI cannot come. I am allergic to cats.",
+        "I live in Graz. I am a cook. Please put this into German.",
+        "I live in Graz. I am a cook. Could you proofread the text above?",
+        "润色一下\n我是厨师。我住在格拉茨。",
+        "请把下面几句译成德语\n我是厨师。我住在格拉茨。",
+        "我在格拉茨当厨师。我对猫过敏。请把以上文字翻译成德语。",
     ):
         assert [c.text for c in extract([user(text)])] == [text]
 
@@ -176,6 +184,91 @@ def test_recalled_memories_are_no_context() -> None:
     block = f"{OPEN}\n- lives in Rome\n{CLOSE}"
     found = extract([Message(role="assistant", text=block), user("I start work at nine on Mondays")])
     assert found[-1].previous == ()
+
+
+@pytest.mark.parametrize(
+    ("block", "first", "second"),
+    [
+        ("- lives in Rome", "I start work at nine.", "My sister runs a bakery."),
+        ("- 住在罗马", "我九点上班。", "我姐开面包店。"),
+    ],
+)
+def test_recalled_memories_in_the_same_message_are_no_context_either(block: str, first: str, second: str) -> None:
+    one, two = (c for c in extract([user(f"{OPEN}\n{block}\n{CLOSE}\n{first} {second}")]) if c.dismissed is None)
+    assert (one.text, one.previous) == (first, ())
+    assert (two.text, two.previous) == (second, (first,))
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        '{"hits": [{"memory": {"content": "lives in Rome"}, "score": 0.8}], "retrieval_id": "01J"}',
+        '[{"memory_id": "01J", "content": "住在罗马"}, {"memory_id": "01K", "content": "吃素"}]',
+        '{"results": [{"id": "01J", "memory": "lives in Rome", "score": 0.8}]}',
+        '{"text": "- lives in Rome", "memory_ids": ["01J"]}',
+    ],
+)
+def test_what_a_tool_found_in_a_memory_is_recalled_and_no_news(output: str) -> None:
+    told, later = extract([Message(role="tool", text=output), user("I start work at nine on Mondays")])
+    assert told.text == output
+    assert told.dismissed == "recalled memories, not news"
+    assert later.previous == ()
+
+
+@pytest.mark.parametrize(
+    "output",
+    ['{"memory": "16 GB", "cores": 4}', '{"hits": [{"title": "Rome"}]}', '[{"id": 1, "memory": "8 GB"}]'],
+)
+def test_a_tool_that_only_speaks_of_memory_tells_news(output: str) -> None:
+    assert stated(Message(role="tool", text=output)) == [output]
+
+
+@pytest.mark.parametrize(
+    ("asked", "answer", "said"),
+    [
+        ("What size do you take?", "Sure. Size 42.", "Size 42."),
+        ("What colour is your car?", "Thanks, good morning! Grey.", "Grey."),
+        ("您的车牌尾号是多少？", "好的。尾号8。", "尾号8。"),
+        ("您鞋码多大？", "早上好！嗯嗯。42码。", "42码。"),
+    ],
+)
+def test_empty_talk_before_an_answer_takes_no_question_away(asked: str, answer: str, said: str) -> None:
+    found = extract([Message(role="assistant", text=asked), user(answer)])[-1]
+    assert (found.text, found.context) == (said, asked)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("Could you remember that my locker is number 44?", "my locker is number 44"),
+        ("Can you note down I'm left-handed?", "I'm left-handed"),
+        ("Did I mention that we have twins?", "we have twins"),
+        ("Have I told you I can't eat shellfish?", "I can't eat shellfish"),
+        ("能帮我记住我是左撇子吗？", "我是左撇子"),
+        ("可不可以记一下，车位是B12？", "车位是B12"),
+        ("我跟你说过我不吃香菜吗？", "我不吃香菜"),
+    ],
+)
+def test_what_is_told_as_a_question_is_told(text: str, told: str) -> None:
+    assert stated(user(text)) == [text]
+    assert statement(text) == told
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Can you remember what I said?",
+        "Can you remember my birthday?",
+        "Did I tell you my address?",
+        "Did I mention where I live?",
+        "你能记住什么？",
+        "你能记住我说的话吗？",
+        "我告诉过你我住哪里吗？",
+        "你记得我对什么过敏吗？",
+    ],
+)
+def test_who_asks_what_is_remembered_tells_nothing(text: str) -> None:
+    assert stated(user(text)) == []
 
 
 def test_who_said_it_and_when_come_along() -> None:
@@ -269,6 +362,15 @@ def test_each_object_of_a_tools_list_is_a_record() -> None:
     assert all(c.source == "tool" for c in record(wrapped))
 
 
+@pytest.mark.parametrize(
+    ("fields", "more"),
+    [('"customer": "Ann \\"A.\\" Bo", "tier": "gold"', '"total": 2'), ('"客户": "小方", "等级": "金卡"', '"总数": 2')],
+)
+def test_fields_beside_a_tools_list_are_records_of_their_own(fields: str, more: str) -> None:
+    text = f'{{{fields}, "orders": [{{"id": 71}}, {{"id": 72}}], {more}, "next": null}}'
+    assert [c.text for c in record(text)] == [fields, '{"id": 71}', '{"id": 72}', more]
+
+
 @pytest.mark.parametrize("text", ['[{"id": 1}, {"id":', "[1, 2, 3]", '{"a": }', "[", '[{"a":1},]', "[" * 5000])
 def test_what_is_no_list_of_objects_stays_whole(text: str) -> None:
     assert [c.text for c in extract([Message(role="tool", text=text)])] == [text]
@@ -312,6 +414,11 @@ def test_a_short_table_is_one_record_and_each_row_of_a_long_one(table: str) -> N
         "Message from my landlord:\nI am in Spain until May. I hate dogs.",
         "我妈发来消息：\n我住院了。我下周二手术。",
         "房东说：\n我人在西班牙。我不喜欢狗。",
+        "From my landlord:\nI am in Spain until May. I hate dogs.",
+        "Text from Joan\nI live in Oslo now. I hate dogs.",
+        "My sister messaged me\nI got the job in Oslo. I hate dogs.",
+        "我姐留言说\n我去奥斯陆工作了。我不喜欢狗。",
+        "房东发来的短信\n我人在西班牙。我不喜欢狗。",
     ],
 )
 def test_what_somebody_else_wrote_stays_with_who_wrote_it(text: str) -> None:
@@ -324,6 +431,25 @@ def test_what_the_user_announces_about_oneself_is_the_users() -> None:
         "I live in Porto.",
         "I am allergic to nuts.",
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("Make it shorter\nI am allergic to nuts.", "I am allergic to nuts."),
+        ("Translate this into French\nby the way I'm allergic to nuts", "by the way I'm allergic to nuts"),
+        ("Put this in my calendar\nI see the dentist on 4 May.", "I see the dentist on 4 May."),
+        ("Check this out\nI got the job in Oslo!", "I got the job in Oslo!"),
+        ("Always translate my mails into French\nI live in Leeds.", "I live in Leeds."),
+        ("I'm vegan. Please translate this menu into German.", "I'm vegan."),
+        ("I live in Oslo. Please correct this in your notes.", "I live in Oslo."),
+        ("From Monday:\nI work from home.", "I work from home."),
+        ("以后都翻译成英文\n我住在杭州。", "我住在杭州。"),
+        ("老实说\n我不喜欢香菜。", "我不喜欢香菜。"),
+    ],
+)
+def test_beside_an_order_or_a_time_the_user_speaks_on(text: str, kept: str) -> None:
+    assert kept in [c.text for c in extract([user(text)])]
 
 
 @pytest.mark.parametrize(

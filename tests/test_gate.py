@@ -160,6 +160,10 @@ async def test_talk_passing_states_offers_and_noise_are_skipped(gate, text: str,
         "Summarise this: I have always preferred window seats and I hate aisle seats.",
         "润色下面这段：我住在北京，我最喜欢靠窗的座位。",
         "把“我对花生过敏”翻译成英文",
+        "Check my spelling\n\nI am allergic to peanuts and I live in Berlin.",
+        "I am allergic to peanuts and I live in Berlin. Please translate this into Italian.",
+        "帮我润色一下\n我住在北京，对花生过敏。",
+        "我住在北京，对花生过敏。请把上面这段译成英文。",
     ],
 )
 async def test_a_text_handed_over_is_nobodys_fact(gate, text: str) -> None:
@@ -360,4 +364,19 @@ async def test_what_was_heard_before_there_was_a_vector_changes_no_verdict(embed
     ],
 )
 def test_a_colon_or_a_quotation_alone_hands_nothing_over(text: str) -> None:
+    assert not is_handed_over(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I'm vegan. Please translate this menu.",
+        "I moved to York, so fix that in your notes.",
+        "I got a letter from my landlord. Can you translate it?",
+        "Whenever I write German, please correct my grammar\nI am still learning it",
+        "我吃素。帮我翻译一下这份菜单。",
+        "以后把下面这种邮件都翻译成英文\n我不懂德语",
+    ],
+)
+def test_work_on_something_else_or_for_all_times_hands_nothing_over(text: str) -> None:
     assert not is_handed_over(text)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 
 from hindsight_core.guards import guarded
@@ -175,3 +177,47 @@ def test_a_long_text_puts_nothing_in_doubt_that_it_hardly_speaks_of(old: str, la
 @pytest.mark.parametrize(("old", "new"), [("I weigh 80 kg", "I weigh 75 kg"), ("she earns 3000", "she earns 3500")])
 def test_the_number_behind_a_verb_is_a_value_and_no_label(old: str, new: str):
     assert not labels_differ(read(old), read(new))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("My office is in Leeds.", "My new office is in York, this week only."),
+        ("我的办公室在三楼", "我的新办公室在五楼，就这周"),
+    ],
+)
+def test_what_ends_by_itself_replaces_only_what_does_too(old: str, new: str):
+    odds: Odds = {name: 0.9 if name == "supersede" else 0.02 for name in RELATIONS}
+    ends = datetime(2030, 1, 1, tzinfo=UTC)
+    for until, replaces in ((None, False), (ends, True)):
+        a, b = memory("a", old, expires_at=until), memory("b", new, expires_at=ends)
+        found, spoke = guarded(odds, b, a, read(old), read(new))
+        assert (found["supersede"] > 0.5, "passing" in spoke) == (replaces, not replaces)
+        assert sum(found.values()) == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs"),
+    [
+        ("I live in Leeds.", "From Anna:\nI moved to York."),
+        ("我住在杭州", "小方发微信说\n我搬到上海了"),
+    ],
+)
+def test_what_somebody_else_wrote_leaves_the_users_own_alone(mine: str, theirs: str):
+    assert after(mine, theirs, "supersede")[0]["unrelated"] == 1
+    assert after(theirs, mine, "supersede")[0]["unrelated"] == 1
+    assert after(theirs, theirs + "!", "supersede")[0]["unrelated"] < 1
+
+
+@pytest.mark.parametrize(
+    ("mine", "reported"),
+    [("I live in Leeds.", "I live in Leeds, 4 Hill Street, flat 2."), ("我住在杭州", "我住在杭州文三路12号")],
+)
+@pytest.mark.parametrize("likeliest", ["refine", "supersede"])
+def test_a_tools_words_replace_nothing_that_the_user_said_but_by_key(mine: str, reported: str, likeliest: Relation):
+    odds: Odds = {name: 0.9 if name == likeliest else 0.02 for name in RELATIONS}
+    for keys, replaces in ((("home", None), False), (("home", "home"), True)):
+        a, b = memory("a", mine, key=keys[0]), memory("b", reported, key=keys[1], source="tool")
+        found, spoke = guarded(odds, b, a, read(mine), read(reported))
+        assert ("tool" not in spoke, found[likeliest] > 0) == (replaces, replaces)
+        assert sum(found.values()) == pytest.approx(1)

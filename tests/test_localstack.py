@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import signal
 import socket
 import ssl
@@ -18,6 +19,8 @@ from localstack.service import Service, ServiceError, ServiceProcess, free_port,
 from localstack.stack import StackSettings, stack
 from localstack.supervision import in_order
 
+from hindsight_core import config
+
 ROOT = Path(__file__).resolve().parents[1]
 NOWHERE = "http://127.0.0.1:1/"
 WAIT_FOR_A_SIGNAL = "import signal; signal.pause()"
@@ -29,7 +32,8 @@ def python(code: str) -> tuple[str, ...]:
 
 def ask(url: str, path: str, method: str = "GET", body: object = None) -> Any:
     certified = ssl.create_default_context()
-    return httpx.request(method, url + path, json=body, timeout=60, trust_env=False, verify=certified).json()
+    answer = httpx.request(method, url + path, json=body, timeout=60, trust_env=False, verify=certified)
+    return answer.raise_for_status().json()
 
 
 def redis_says(url: str, command: str) -> str:
@@ -141,14 +145,15 @@ def test_an_unknown_service_is_an_error_that_names_the_known_ones():
         stack(StackSettings(), ("redi",))
 
 
-def test_the_scheduler_is_told_where_the_stores_and_the_gateway_are():
+def test_the_scheduler_is_told_where_the_stores_are_and_to_sweep_by_itself():
     (scheduler,) = stack(StackSettings(opensearch_port=1, redis_port=2, gateway_port=3), ("scheduler",))
-    assert scheduler.env == {
-        "HINDSIGHT_STORE": "opensearch://127.0.0.1:1",
-        "HINDSIGHT_REDIS": "redis://127.0.0.1:2/0",
-        "HINDSIGHT_PORT": "3",
-        "HINDSIGHT_URL": "http://127.0.0.1:3",
-    }
+    settings = config.load(scheduler.env, data_dir=Path("/data"))
+    assert settings.store == "opensearch://127.0.0.1:1"
+    assert settings.redis == "redis://127.0.0.1:2/0"
+    assert settings.schedule_url == ""
+    assert {name.removeprefix(config.PREFIX).lower() for name in scheduler.env} <= set(
+        config.Settings.__struct_fields__
+    )
 
 
 def start_stack(tmp_path: Path, port: int) -> subprocess.Popen[str]:
@@ -306,7 +311,7 @@ def test_a_node_that_runs_already_is_used_as_it_is(tmp_path):
 
 
 def test_the_node_has_vectors_rank_features_and_scripts(opensearch_url):
-    index = "localstack-parts"
+    index = f"localstack-{secrets.token_hex(4)}"
     fields = {
         "v": {
             "type": "knn_vector",
@@ -315,8 +320,6 @@ def test_the_node_has_vectors_rank_features_and_scripts(opensearch_url):
         },
         "terms": {"type": "rank_features"},
     }
-    ask(opensearch_url, f"/{index}", "PUT", {"settings": {"index.knn": True}, "mappings": {"properties": fields}})
-    ask(opensearch_url, f"/{index}/_doc/1?refresh=true", "PUT", {"v": [1, 0], "terms": {"天气": 0.5}})
     parts = [
         {"knn": {"v": {"vector": [1, 0], "k": 1}}},
         {"rank_feature": {"field": "terms.天气", "linear": {}}},
@@ -327,8 +330,13 @@ def test_the_node_has_vectors_rank_features_and_scripts(opensearch_url):
             }
         },
     ]
-    found = ask(opensearch_url, f"/{index}/_search", "POST", {"query": {"bool": {"should": parts}}})
-    assert found["hits"]["hits"][0]["_score"] == pytest.approx(2.5)
+    ask(opensearch_url, f"/{index}", "PUT", {"settings": {"index.knn": True}, "mappings": {"properties": fields}})
+    try:
+        ask(opensearch_url, f"/{index}/_doc/1?refresh=true", "PUT", {"v": [1, 0], "terms": {"天气": 0.5}})
+        found = ask(opensearch_url, f"/{index}/_search", "POST", {"query": {"bool": {"should": parts}}})
+        assert found["hits"]["hits"][0]["_score"] == pytest.approx(2.5)
+    finally:
+        ask(opensearch_url, f"/{index}", "DELETE")
 
 
 @pytest.mark.parametrize(("end", "exit_code"), [("stop", 128 + signal.SIGTERM), ("kill", -signal.SIGKILL)])

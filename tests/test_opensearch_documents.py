@@ -16,12 +16,15 @@ from hindsight_core.indexing import IndexFields
 from hindsight_core.lexical import impacts
 from hindsight_core.models import Contest
 from hindsight_core.ranking import Weights, formula
-from hindsight_core.stores import ChangeSet, MemoryStore, Receipt, Record, Vector, Where, open_store
+from hindsight_core.stores import Access, ChangeSet, MemoryStore, Receipt, Record, Vector, Where, open_store
 from hindsight_core.stores.opensearch import hits
-from hindsight_core.stores.opensearch.documents import Columns, Kept, document, kept_impact, kept_in, unpacked
+from hindsight_core.stores.opensearch.address import parse
+from hindsight_core.stores.opensearch.connection import Connection
+from hindsight_core.stores.opensearch.documents import Columns, Kept, kept_impact, kept_in, unpacked
 from hindsight_core.stores.opensearch.mapping import SCHEMA
+from hindsight_core.stores.opensearch.store import OpenSearchStore
 from opensearch_place import OpenSearchPlace
-from samples import EVERYTHING, NAMESPACE, event, memory, puts, record, run, search, unit
+from samples import EVERYTHING, NAMESPACE, START_MS, event, memory, puts, record, run, search, unit
 
 BY_WORDS = formula(calibration=(0.0, 0.6), weights=Weights(alpha=0.0, offset=0.0))
 FIRST, LAST = datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, 999000, tzinfo=UTC)
@@ -211,27 +214,37 @@ def test_a_column_is_read_with_and_without_what_fills_up_its_end() -> None:
         assert unpacked(column) == unpacked(column.rstrip("=")) == held
 
 
-async def test_counters_are_on_their_way_while_memories_are_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
-    decoded = asyncio.Event()
+class Late(Connection):
+    """A connection over which access counters arrive no sooner than something has happened."""
 
-    class Counters:
-        async def of(self, namespace: str, born: dict[str, int]) -> dict[str, Any]:
-            await asyncio.wait_for(decoded.wait(), 5)
-            return {name: {"count": version, "at": None} for name, version in born.items()}
+    def __init__(self, url: str, before: asyncio.Event) -> None:
+        super().__init__(parse(url))
+        self.before = before
+
+    async def _send(self, method: str, path: str, body: Any, params: Any, within: float) -> Any:
+        if path.endswith("/_mget") and "/access/" in body["ids"][0]:
+            await asyncio.wait_for(self.before.wait(), 5)
+        return await super()._send(method, path, body, params, within)
+
+
+async def test_counters_are_on_their_way_while_memories_are_decoded(
+    opensearch_place: OpenSearchPlace, store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"m{number:02}" for number in range(20)]
+    await store.commit(NAMESPACE, puts(*(record(memory(name), unit(n)) for n, name in enumerate(names))))
+    await store.log(NAMESPACE, accesses=[Access(memory_id=name, at=START_MS, count=7) for name in names])
+    decoded = asyncio.Event()
 
     def read(columns: Columns) -> Kept:
         decoded.set()
         return kept_in(columns)
 
     monkeypatch.setattr(hits, "kept_in", read)
-    names = [f"m{number}" for number in range(20)]
-    of: Any = [document(NAMESPACE, record(memory(name)), born=7, changed=9) for name in names]
-    page = [
-        {"sort": [0.5, name], "fields": {"kept": [b64encode(one["kept"]).decode().rstrip("=")]}}
-        for name, one in zip(names, of, strict=True)
-    ]
-    none: Any = None
-    counters: Any = Counters()
-    found = await hits.found_in(none, counters, NAMESPACE, [page, page[3:5]])
-    assert [[one.kept.memory.id for one in each] for each in found] == [names, names[3:5]]
-    assert all(one.counter == {"count": 7, "at": None} for each in found for one in each)
+    late = OpenSearchStore(Late(opensearch_place.store_url, decoded))
+    try:
+        found = await late.neighbours(NAMESPACE, np.stack([unit(3), unit(5)]), EVERYTHING, 50)
+    finally:
+        await late.aclose()
+    assert [page[0].record.memory.id for page in found] == ["m03", "m05"]
+    for page in found:
+        assert {one.record.memory.id: one.record.memory.access_count for one in page} == dict.fromkeys(names, 7)

@@ -72,6 +72,17 @@ async def test_an_openSearch_that_never_starts_is_named_with_host_port_and_setti
     assert caught.value.__cause__ is not None
 
 
+def test_an_openSearch_that_is_starting_is_asked_as_often_as_the_docs_say(  # noqa: N802
+    opensearch_place: OpenSearchPlace,
+) -> None:
+    docs = " ".join((ROOT / "docs" / "opensearch.md").read_text("utf-8").split())
+    assert "asked every two seconds, ten times, and given two seconds to say anything, the last time twenty;" in docs
+    store = open_store(opensearch_place.store_url)
+    assert isinstance(store, OpenSearchStore)
+    asked = store._preparation
+    assert (asked._pause, asked._attempts, asked._greeting, asked._attempts * asked._greeting) == (2.0, 10, 2.0, 20.0)
+
+
 async def test_a_host_that_says_nothing_at_the_start_is_asked_in_vain_for_no_longer_than_is_said(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -77,6 +77,6 @@ def test_the_first_commands_do_what_they_say(environment):
 def test_what_it_points_to_is_there():
     for place in re.findall(r"\| `([a-z_/]+)` \|$", README, re.MULTILINE):
         assert (ROOT / place).is_dir(), place
-    targets = re.findall(r"^([a-z]+):.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    for target in re.findall(r"[`$] ?make ([a-z]+)\b", README):
+    targets = re.findall(r"^([a-z-]+):.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    for target in re.findall(r"[`$] ?make ([a-z-]+)\b", README):
         assert target in targets, target

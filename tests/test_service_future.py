@@ -68,14 +68,29 @@ async def test_what_is_to_come_is_listed_beside_what_still_holds(story, service,
     assert await listed(service, caller, SOON, as_of=SOON) == {old}
 
 
-@pytest.mark.parametrize("content", ["My address is 5 Elm Road from 2027", "我的地址从2027年起是榆树路5号"])
-async def test_what_does_not_hold_yet_is_found_when_it_does_and_counted_until_then(service, caller, content):
+@pytest.mark.parametrize(
+    ("content", "question"),
+    [
+        ("My address is 5 Elm Road from 2027", "What is my address?"),
+        ("我的地址从2027年起是榆树路5号", "我的地址是哪个？"),
+    ],
+)
+async def test_what_does_not_hold_yet_is_found_when_it_does_and_counted_until_then(service, caller, content, question):
     await write(service, caller, content, TOLD, valid_from=MOVE)
-    answer = await service.search(SearchRequest(query=content, now=SOON, explain=True), caller)
+    answer = await service.search(SearchRequest(query=question, now=SOON, explain=True), caller)
     assert not answer.hits
     assert answer.counts.filtered_by == {"valid_from": 1}
-    assert await found(service, caller, content, MOVED) == {content: None}
-    assert await found(service, caller, content, SOON, as_of=MOVED) == {content: None}
+    assert await found(service, caller, question, MOVED) == {content: None}
+    assert await found(service, caller, question, SOON, as_of=MOVED) == {content: None}
+
+
+@pytest.mark.parametrize(("language", "then"), [("en", " in 2027"), ("zh", "2027年")])
+async def test_a_question_that_names_a_time_to_come_finds_what_holds_then(service, caller, language, then):
+    old, new, question, _ = STORIES[language]
+    await write(service, caller, old, TOLD)
+    await write(service, caller, new, TOLD + DAY, valid_from=MOVE)
+    assert await found(service, caller, question + then, SOON) == {new: None}
+    assert await found(service, caller, question, SOON) == {old: None}
 
 
 async def test_what_is_said_in_between_holds_in_between(story, service, caller):

@@ -15,6 +15,8 @@ from apscheduler.executors.base import BaseExecutor
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
 from hindsight_core.assembly import embedder_of
+from hindsight_core.cache import open_cache
+from hindsight_core.cache.copies import Copies
 from hindsight_core.client import AsyncHindsight
 from hindsight_core.config import Settings
 from hindsight_core.ids import new_id
@@ -95,7 +97,9 @@ async def _runner(settings: Settings) -> AsyncGenerator[Runner]:
     named = [name for name in settings.schedule_namespaces.replace(",", " ").split() if name]
     holder = f"{os.uname().nodename}:{os.getpid()}:{new_id(now())}"
     store = open_store(settings.store, cache_bytes=16 << 20)
-    leases = Leases(store, holder, timedelta(seconds=settings.schedule_lease))
+    cache = open_cache(settings.redis, timeout=settings.redis_timeout, value_bytes=settings.vector_cache_mb << 20)
+    copies = Copies(store, cache if settings.redis else None)
+    leases = Leases(store, holder, timedelta(seconds=settings.schedule_lease), copies)
     patience = settings.schedule_lease / 4
     try:
         await store.prepare(None)
@@ -107,7 +111,7 @@ async def _runner(settings: Settings) -> AsyncGenerator[Runner]:
         else:
             # Sweeps need no vectors to be made, but of what a model words.
             embedder = embedder_of(settings) if settings.consolidate_wording == "judge" else None
-            service = MemoryService(store, embedder, settings)
+            service = MemoryService(store, embedder, settings, cache)
             try:
                 if embedder is not None:
                     await service.start()
@@ -117,6 +121,7 @@ async def _runner(settings: Settings) -> AsyncGenerator[Runner]:
                 await service.aclose()
     finally:
         await store.aclose()
+        await cache.aclose()
 
 
 @asynccontextmanager

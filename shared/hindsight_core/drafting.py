@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 
@@ -14,6 +14,7 @@ from hindsight_core.gate import Verdict, find_secret
 from hindsight_core.models import Memory, MetadataValue, Scope, Source
 from hindsight_core.requests import Message, WriteRequest
 from hindsight_core.summary import summarise
+from hindsight_core.validity import Validity, validity
 
 METADATA_LIMIT = 16 * 1024
 MAX_TAGS = 64
@@ -106,19 +107,49 @@ def candidates(request: WriteRequest) -> list[Candidate]:
     ]
 
 
+def said_to_hold(request: WriteRequest, candidate: Candidate, verdict: Verdict, times: Times) -> Validity | None:
+    """From when or until when the words of a candidate say that it holds, as far as the request leaves that open.
+
+    Read in the request's zone at the time it was told. Neither what its caller insists on, a tool's record and a guess,
+    nor what harms when it is forgotten, has such a time; nor has what was over when it was written: it is history.
+    """
+    if request.force or verdict.status != "active" or candidate.source == "tool" or verdict.vital:
+        return None
+    told = _observed(candidate, times).astimezone(time_zone(request.timezone))
+    kind = request.kind or verdict.kind
+    found = validity(candidate.statement, told, momentary=verdict.ttl_seconds is not None, event=kind == "event")
+    if found is None:
+        return None
+    if found.end is not None:
+        given = times.expires_at is not None or request.pinned
+        begins = times.valid_from or times.now
+        return None if given or found.end <= max(begins, times.now) else found
+    return None if times.valid_from is not None or found.start is None or found.start <= times.now else found
+
+
 def draft(
-    request: WriteRequest, candidate: Candidate, verdict: Verdict, scope: Scope, times: Times, memory_id: str
+    request: WriteRequest,
+    candidate: Candidate,
+    verdict: Verdict,
+    scope: Scope,
+    times: Times,
+    memory_id: str,
+    holds: Validity | None = None,
 ) -> Memory:
     """The memory that a candidate would become.
 
-    What the request names goes before what the gate found. A suggested ttl counts from when it was observed.
+    What the request names goes before what its words say (`holds`), and that before what the gate found. A suggested
+    ttl counts from when it was observed.
     """
     kind = request.kind or verdict.kind
     confidence = verdict.confidence if request.confidence is None else request.confidence
-    observed = candidate.at or times.observed_at or times.now
-    expires_at = times.expires_at
+    observed = _observed(candidate, times)
+    expires_at, begins = times.expires_at, times.valid_from
+    if holds is not None:
+        expires_at = expires_at or (None if holds.end is None else holds.end.astimezone(UTC))
+        begins = begins or (None if holds.start is None else holds.start.astimezone(UTC))
     if expires_at is None and verdict.ttl_seconds is not None and not request.force and not request.pinned:
-        expires_at = observed + timedelta(seconds=verdict.ttl_seconds)
+        expires_at = max(observed, begins or observed) + timedelta(seconds=verdict.ttl_seconds)
     return Memory(
         id=memory_id,
         namespace=scope.namespace,
@@ -139,7 +170,7 @@ def draft(
         observed_at=observed,
         precision=request.precision,
         # Only who says so means something that does not hold yet: an appointment is known before its day.
-        valid_from=times.valid_from or min(observed, times.now),
+        valid_from=begins or min(observed, times.now),
         created_at=times.now,
         updated_at=times.now,
         expires_at=expires_at,
@@ -149,6 +180,10 @@ def draft(
         tags=tuple(dict.fromkeys(request.tags)),
         metadata={**request.metadata, **candidate.metadata},
     )
+
+
+def _observed(candidate: Candidate, times: Times) -> datetime:
+    return candidate.at or times.observed_at or times.now
 
 
 def _optional(value: datetime | None, field: str, zone: str | None) -> datetime | None:

@@ -11,6 +11,7 @@ import msgspec
 from hindsight_core.cues import language_of, sentence
 from hindsight_core.lexical import tokens
 from hindsight_core.models import MetadataValue, Source
+from hindsight_core.records import recalls
 from hindsight_core.requests import Message, Role
 from hindsight_core.spans import RECALLED, is_empty_talk, leans, spans, statement
 
@@ -75,7 +76,7 @@ def extract(messages: Sequence[Message]) -> list[Candidate]:
             if why is None and message.role == "assistant" and _is_echo(terms, heard):
                 why = "echo"
             dismissed = None if why is None else sentence(f"dismissed.{why}", language_of(text), "extraction")
-            before = message.text[: span.start].strip()
+            before = _without_recalled(message.text[: span.start])
             if message.role == "tool":  # a record says nothing about the next one; the head of its table does
                 previous = turns[:_TURNS] if span.head is None else (span.head,)
             else:
@@ -112,7 +113,9 @@ def _turns_before(messages: Sequence[Message], index: int) -> tuple[str, ...]:
     """The last turns before a message, latest first, without recalled memories and system messages."""
     before: list[str] = []
     for message in reversed(messages[:index]):
-        text = RECALLED.sub("", message.text).strip()
+        text = _without_recalled(message.text)
+        if message.role == "tool" and recalls(text):
+            continue
         if message.role != "system" and text:
             before.append(text[-LONGEST:])
         if len(before) > _TURNS:
@@ -120,11 +123,18 @@ def _turns_before(messages: Sequence[Message], index: int) -> tuple[str, ...]:
     return tuple(before)
 
 
+def _without_recalled(text: str) -> str:
+    return RECALLED.sub("", text).strip()
+
+
 def _previous(text: str, before: str, turns: tuple[str, ...]) -> tuple[str, ...]:
     """What a span follows: the same message's earlier part, then the turns before.
 
-    A bare acknowledgement ("Noted.") breaks the thread, unless the span cannot stand alone.
+    A bare acknowledgement ("Noted.") breaks the thread, unless the span cannot stand alone. Empty talk that leads the
+    message ("Sure.") is nothing that a span follows.
     """
+    if is_empty_talk(before) is not None:
+        before = ""
     told = tuple(turn for turn in turns if is_empty_talk(turn) is None)
     if not before and turns and turns[:1] != told[:1] and not leans(text):
         told = ()

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Callable, Collection
 from datetime import datetime
 from typing import Literal
 
 import msgspec
 
-from hindsight_core.cache.vectors import VectorCache
 from hindsight_core.caller import Caller, millis
 from hindsight_core.derivation import Loss, orphans
 from hindsight_core.embedding import Embedder
@@ -61,11 +60,13 @@ class _Work:
 class Forgetter:
     """Takes memories out of sight, softly or for good, and brings them back where that is possible."""
 
-    def __init__(self, store: MemoryStore, embedder: Embedder | None, weights: Weights, vectors: VectorCache) -> None:
+    def __init__(
+        self, store: MemoryStore, embedder: Embedder | None, weights: Weights, traces: Callable[[], Traces]
+    ) -> None:
         self._store = store
         self._embedder = embedder
         self._weights = weights
-        self._vectors = vectors
+        self._traces = traces
 
     async def forget(self, request: ForgetRequest, caller: Caller, *, least_relevance: float = 0.0) -> ForgetResponse:
         """Forget what the request selects, page by page under one run id; an empty selection is refused.
@@ -76,7 +77,7 @@ class Forgetter:
         scope, now = caller.scope(request), caller.clock(request)
         _check_selection(request, scope)
         ledger = open_ledger(f"forget.{request.mode}", scope.namespace, now, caller, request.reason)
-        work = _Work(request, caller, scope, Traces(self._vectors))
+        work = _Work(request, caller, scope, self._traces())
         told: list[Affected] = []
         count = 0
         try:

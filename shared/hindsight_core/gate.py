@@ -75,7 +75,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
     `refused` is for secrets alone. `ttl_seconds` is a suggestion for what will not hold for long. `reason` is one plain
     sentence in the candidate's language. `evidence` holds what each score was made of, the model's probability of each
-    kind, and whether the vector was used (`by_meaning`).
+    kind, and whether the vector was used (`by_meaning`). `vital`: it harms somebody when it is forgotten.
     """
 
     keep: bool
@@ -88,6 +88,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     ttl_seconds: float | None
     reason: str
     evidence: dict[str, object]
+    vital: bool = False
 
 
 def judge(
@@ -179,6 +180,7 @@ def judge(
         ttl_seconds=MOMENTARY_TTL if keep and momentary else None,
         reason=_reason(status, chosen, scores, language) if keep else _why_not(heard, candidate, scores),
         evidence=evidence,
+        vital=heard.vital,
     )
 
 

@@ -6,6 +6,7 @@ import re
 
 from hindsight_core.alignment import PIECE, align, parts, pieces
 from hindsight_core.attributes import Fit
+from hindsight_core.handover import is_passed_on
 from hindsight_core.labels import labels_differ
 from hindsight_core.lexical import stem
 from hindsight_core.likeness import UNSURE_BELOW, identifiers_alike
@@ -54,7 +55,9 @@ def guarded(odds: Odds, new: Memory, old: Memory, a: Reading, b: Reading) -> tup
     forklift 3 alone, what is said of one address those of others and for other uses, what is the user's what is told
     of a relative, and a long text what it has few words of. `which`: where only one of the two says which one of a kind
     it means, it is asked. `renews`: who moved, changed or switched and tells the new thing of a kind replaces the old
-    one; `named` where both name that very thing.
+    one; `named` where both name that very thing. `passing`: what ends by itself stands beside what does not, which
+    would be gone when it ends. `author`: what somebody else wrote (“Anna wrote: …”) says nothing of what the user did.
+    `tool`: nor does what a tool reports replace what the user said, unless both have one key.
     """
     kept = dict(odds)
     spoke: list[str] = []
@@ -109,6 +112,17 @@ def guarded(odds: Odds, new: Memory, old: Memory, a: Reading, b: Reading) -> tup
     if "weak" not in spoke and "label" not in spoke and kept["supersede"] < _RESTATED and (again or restated(a, b)):
         spoke.append("restated")
         kept = _set(kept, "supersede", _RESTATED)
+    if new.source == "tool" and old.source == "user" and (new.key is None or new.key != old.key):
+        spoke.append("tool")
+        kept["coexist"] += kept["supersede"] + kept["refine"]
+        kept["supersede"] = kept["refine"] = 0.0
+    if is_passed_on(new.content) != is_passed_on(old.content):
+        spoke.append("author")
+        kept = {name: 1.0 if name == "unrelated" else 0.0 for name in RELATIONS}
+    if new.expires_at is not None and old.expires_at is None and kept["supersede"] + kept["refine"] > 0:
+        spoke.append("passing")
+        kept["coexist"] += kept["supersede"] + kept["refine"]
+        kept["supersede"] = kept["refine"] = 0.0
     return kept, spoke
 
 

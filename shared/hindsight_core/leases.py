@@ -1,15 +1,19 @@
 """Slots of scheduled work, each taken by one process: kept in the store itself, where every replica sees them.
 
 A slot is held for a while at a time. Whoever holds it renews it with how far the work has come; when a process dies,
-its slot lapses and another one goes on from there. What is done is never done again.
+its slot lapses and another one goes on from there. What is done is never done again. A copy of a slot spares reading
+it before it is taken.
 """
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
+from hindsight_core.cache.copies import Copies, Copy
 from hindsight_core.errors import Conflict
 from hindsight_core.indexing import index_fields
 from hindsight_core.models import Memory, Run
@@ -22,9 +26,9 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 class Slot(msgspec.Struct, frozen=True, kw_only=True):
     """The latest slot of a kind of work: who has it until when, how far the work has come, whether it is done."""
 
-    at: datetime
+    at: Annotated[datetime, Meta(tz=True)]
     holder: str
-    until: datetime
+    until: Annotated[datetime, Meta(tz=True)]
     done: bool = False
     progress: str | None = None
 
@@ -41,8 +45,9 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
 class Leases:
     """Slots by the name of the work. All of `now` come from the caller's clock; replicas' clocks agree to seconds."""
 
-    def __init__(self, store: MemoryStore, holder: str, lasting: timedelta) -> None:
+    def __init__(self, store: MemoryStore, holder: str, lasting: timedelta, copies: Copies | None = None) -> None:
         self._store = store
+        self._copies = copies or Copies(store)
         self._holder = holder
         self._lasting = lasting
 
@@ -51,7 +56,15 @@ class Leases:
 
         An earlier slot that was never begun is missed: the later one stands for it.
         """
-        slot, version = await self._read(name)
+        copy = await self._copies.get(_copy(name), Slot)
+        if copy is not None:
+            lease = await self._claim(name, at, now, copy.value, copy.version)
+            if lease is not None:
+                return lease
+            await self._copies.drop(_copy(name))  # that it is not to be had, the store has to say
+        return await self._claim(name, at, now, *await self._read(name))
+
+    async def _claim(self, name: str, at: datetime, now: datetime, slot: Slot | None, version: int) -> Lease | None:
         if slot is None or (slot.done and slot.at < at):
             return await self._put(name, self._mine(at, now), version)
         if slot.done or slot.until > now:
@@ -109,4 +122,9 @@ class Leases:
             await self._store.commit(NAMESPACE, changes, searchable=False)
         except Conflict:
             return None
+        await self._copies.put(_copy(name), Copy(slot, version + 1))
         return Lease(name=name, slot=slot, version=version + 1, resumed=resumed)
+
+
+def _copy(name: str) -> tuple[str, str]:
+    return "slot", name

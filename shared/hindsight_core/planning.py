@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from hindsight_core.caller import Caller, time_zone
 from hindsight_core.cues import language_of, sentence
-from hindsight_core.drafting import Times, draft
+from hindsight_core.drafting import Times, draft, said_to_hold
 from hindsight_core.effects import Effects, Kept, apply, sentences, unquoted, why_kept
 from hindsight_core.errors import InvalidInput
 from hindsight_core.extraction import Candidate
@@ -194,7 +194,8 @@ class WritePlan:
             memory_id = self._stable_ids(request.idempotency_key, position, kept.candidate)[0]
         else:
             memory_id = self._caller.new_id(self._times.now)
-        new = draft(request, kept.candidate, kept.verdict, scope, self._times, memory_id)
+        holds = said_to_hold(request, kept.candidate, kept.verdict, self._times)
+        new = draft(request, kept.candidate, kept.verdict, scope, self._times, memory_id, holds)
         if self._model is not None:
             new = msgspec.structs.replace(new, embedding_model=self._model)
         outcome = self._outcome(new, kept, around, replaced)
@@ -241,7 +242,8 @@ class WritePlan:
                     for contender in outcome.contests
                     if contender.id in records
                 ),
-                evidence={"gate": kept.verdict.evidence, "reconciliation": outcome.evidence},
+                evidence={"gate": kept.verdict.evidence, "reconciliation": outcome.evidence}
+                | ({} if holds is None else {"holds": holds.evidence()}),
             )
         )
 

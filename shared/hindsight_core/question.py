@@ -31,7 +31,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     nothing about whether it answers: the question asks for something that happened, or names its time. `when` tells
     that it asks for a time, `amount` for a number, `place` for a place, `own` that it is about who asks, `parts` whom
     it calls the user or the assistant, `last` as `past.asks_for_last`, `then` the time that it names, where that is
-    over (a piece of a conversation does none of these, and has no `words`).
+    over, `ahead` where it is to come (a piece of a conversation does none of these, and has no `words`).
     """
 
     text: str
@@ -52,6 +52,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     parts: tuple[Source, ...] = ()
     last: int = 0
     then: tuple[datetime, datetime] | None = None
+    ahead: tuple[datetime, datetime] | None = None
 
 
 def read(text: str, now: datetime, speakers: frozenset[str]) -> Question:
@@ -67,13 +68,15 @@ def read(text: str, now: datetime, speakers: frozenset[str]) -> Question:
     found, named_days = range_and_days(said, now)
     days = set(named_days)
     changed = past = is_past_question(said)
-    window = then = None
+    window = then = ahead = None
     if found is not None and found.kind in _PLACES_IN_TIME:
         window = TimeWindow(start=found.start, end=found.end, text=found.text, use="prefer")
         if found.start is not None and found.end is not None:
             days.update(days_between(found.start, found.end))
             if found.end <= now:
                 past, then = True, (found.start, found.end)
+            elif found.start > now:
+                ahead = (found.start, found.end)
     parts, rest = parts_named(said) if asked else ((), said)
     bare = without(rest, about) if about else rest
     spans = day_spans(days, now)
@@ -100,5 +103,6 @@ def read(text: str, now: datetime, speakers: frozenset[str]) -> Question:
         own=asked and speaks_of_self(said),
         parts=parts,
         then=then if asked else None,
+        ahead=ahead if asked else None,
         last=asks_for_last(said) if asked and not changed and window is None else 0,
     )

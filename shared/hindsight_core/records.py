@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from hindsight_core.sentences import stripped
 
@@ -18,6 +18,11 @@ _COMMA = re.compile(r"\s*,\s*")
 _COLUMN = re.compile(r"[^\W\d][\w .()/%#-]{0,30}")
 _OPEN, _CLOSE = re.compile(r"\s*\[\s*"), re.compile(r"\s*(,|\])\s*")
 _WORDY = re.compile(r"\w")
+# A field of a JSON document whose value is a word, a number, or a list or object of them; `null` tells nothing.
+_TOLD_FIELD = re.compile(
+    r'"(?:[^"\\]|\\.)*"\s*:\s*(?:"(?:[^"\\]|\\.)+"|-?\d[\d.eE+-]*|true|false|\[[^\[\]{}]+\]|\{[^{}]+\})'
+)
+_HOLDING = ("hits", "results", "memories", "data", "items", "structuredContent")
 _DECODER = json.JSONDecoder()
 
 
@@ -37,8 +42,9 @@ def records(text: str) -> list[Record]:
     """The records of an output in order; together they cover all words of it.
 
     A JSON document is one record, but each object of a list of objects (alone, or under the one key of a document that
-    holds a list) is one by itself. A table of at most 800 characters is one record; in a longer one each row is.
-    Neighbouring lines of single keys and their values are one record, every other line is one.
+    holds a list) is one by itself, and so are the fields before and after the list. A table of at most 800 characters
+    is one record; in a longer one each row is. Neighbouring lines of single keys and their values are one record, every
+    other line is one.
     """
     if text.lstrip()[:1] in {"{", "["}:
         return _json(text)
@@ -124,8 +130,55 @@ def _json(text: str) -> list[Record]:
         return [] if whole is None else [Record(*whole)]
     edges = [whole[0], *(edge for element in found for edge in element), whole[1]]
     between = (stripped(text, a, b) for a, b in zip(edges[::2], edges[1::2], strict=True))
-    frames = [Record(*bounds, frame=True) for bounds in between if bounds and _WORDY.search(text[slice(*bounds)])]
+    frames = [piece for bounds in between if bounds for piece in _frame(text, *bounds)]
     return sorted([*frames, *(Record(a, b) for a, b in found)])
+
+
+def _frame(text: str, start: int, end: int) -> Iterator[Record]:
+    """What stands around a list: the fields beside it are a record, its name and the brackets are not."""
+    fields = [match.span() for match in _TOLD_FIELD.finditer(text, start, end)]
+    pieces = [(start, end, True)]
+    if fields:
+        first, last = fields[0][0], fields[-1][1]
+        pieces = [(start, first, True), (first, last, False), (last, end, True)]
+    for a, b, frame in pieces:
+        bounds = stripped(text, a, b)
+        if bounds is not None and _WORDY.search(text[slice(*bounds)]):
+            yield Record(*bounds, frame=frame)
+
+
+def recalls(text: str) -> bool:
+    """Whether a tool's output is what a memory was asked for: memories that were recalled, and no news.
+
+    JSON with the shape of a search (`hits` of memories, a `retrieval_id`), a list of memories, or a context block.
+    """
+    if text.lstrip()[:1] not in {"{", "["}:
+        return False
+    try:
+        document: object = json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return _is_recalled(document)
+
+
+def _is_recalled(document: object) -> bool:
+    if isinstance(document, list):
+        items = cast("list[object]", document)
+        return bool(items) and all(_is_memory(item) for item in items)
+    if not isinstance(document, dict):
+        return False
+    fields = cast("dict[str, object]", document)
+    if "retrieval_id" in fields or "memory_ids" in fields or _is_memory(document):
+        return True
+    return any(_is_recalled(fields[name]) for name in _HOLDING if isinstance(fields.get(name), (list, dict)))
+
+
+def _is_memory(item: object) -> bool:
+    if not isinstance(item, dict):
+        return False
+    fields = cast("dict[str, object]", item)
+    told = isinstance(fields.get("memory"), (str, dict)) and ("score" in fields or isinstance(fields["memory"], dict))
+    return told or "memory_id" in fields or {"content", "memory_type"} <= fields.keys()
 
 
 def _elements(text: str) -> list[tuple[int, int]]:

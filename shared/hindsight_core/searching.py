@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import msgspec
 
@@ -30,6 +30,7 @@ from hindsight_core.stores import Access, Head, MemoryStore, Query, Ranked, Rank
 
 ALWAYS = Recall(needed=True, why="Asked to search always.")
 _LEXICAL_ONLY = (0.0, 1.0)
+_MILLISECOND = timedelta(milliseconds=1)
 
 
 class Searcher:
@@ -103,6 +104,8 @@ class Searcher:
             recall=recall,
             speakers=question.speakers,
         )
+        # Of a time to come that is named, what is announced for it holds, and not what that replaces.
+        ahead = question.ahead if question.ahead is not None and question.ahead[0] > present else None
         retrieval_id = caller.new_id(now)
         if not recall.needed:
             nothing = Counts(eligible=0, below_min_score=0, filtered=0)
@@ -135,8 +138,8 @@ class Searcher:
                 request.filters,
                 statuses=("active", "superseded"),
                 alive_at=now,
-                begun_at=as_of or present,
-                lasting_at=as_of or (None if question.past or named else present),
+                begun_at=as_of or (present if ahead is None else ahead[1] - _MILLISECOND),
+                lasting_at=as_of or (None if question.past or named else present if ahead is None else ahead[0]),
                 zone=request.timezone,
             ),
             now=millis(as_of or now),

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import TypeVar
 
 import msgspec
@@ -14,6 +15,7 @@ from hindsight_core.assembly import embedder_of, gate_of, phraser_of, reader_of,
 from hindsight_core.batching import write_each
 from hindsight_core.browsing import Browser, whole
 from hindsight_core.cache import Cache, open_cache
+from hindsight_core.cache.copies import Copies
 from hindsight_core.cache.vectors import VectorCache
 from hindsight_core.caller import Caller
 from hindsight_core.checks import Checks
@@ -78,6 +80,7 @@ from hindsight_core.stores import MemoryStore, open_store
 from hindsight_core.sweeping import Sweeper
 from hindsight_core.tasks import Tasks
 from hindsight_core.tokens import Tokens
+from hindsight_core.traces import Traces
 from hindsight_core.transfer import Transfer
 from hindsight_core.turns import Turns
 from hindsight_core.undoing import Undoer
@@ -109,7 +112,10 @@ class MemoryService:
         self._embedder = embedder
         self._settings = settings
         self._warming: asyncio.Task[None] | None = None
-        self._checks = Checks(store, embedder, self.cache if settings.redis else None)
+        shared = self.cache if settings.redis else None
+        copies = Copies(store, shared)
+        traces = partial(Traces, self.vectors, copies)
+        self._checks = Checks(store, embedder, shared)
         weights = weights_of(settings)
         cached = None if embedder is None else CachedEmbedder(embedder, self.vectors)
         self._cached = cached
@@ -127,15 +133,15 @@ class MemoryService:
             reader_of(settings),
         )
         self._searcher = Searcher(store, cached, weights, self._journal, settings.unsettled)
-        self._forgetter = Forgetter(store, cached, weights, self.vectors)
+        self._forgetter = Forgetter(store, cached, weights, traces)
         self._browser = Browser(store, embedder, self._forgetter, self._journal)
         self._obedience = Obedience(store, cached, self._forgetter)
-        self._tasks = Tasks(store, gate_of(settings), self._write, settings.task_share)
+        self._tasks = Tasks(store, gate_of(settings), self._write, settings.task_share, copies)
         self._undoer = Undoer(store, cached)
         self._phraser = phraser_of(settings)
-        turns = Turns(store, timedelta(seconds=settings.schedule_lease))
+        turns = Turns(store, timedelta(seconds=settings.schedule_lease), copies)
         pace = Pacing(rate=settings.sweep_rate, share=settings.sweep_share)
-        self._sweeper = Sweeper(store, rules_of(settings), pace, self.vectors, turns, self._wording)
+        self._sweeper = Sweeper(store, rules_of(settings), pace, traces, turns, self._wording)
         self._updater = Updater(store, cached, self._forgetter)
         self._transfer = Transfer(store, cached)
 

@@ -12,7 +12,7 @@ import msgspec
 from hindsight_core.cues import LANGUAGES, table
 from hindsight_core.handover import is_framed
 from hindsight_core.lexical import tokens
-from hindsight_core.records import records
+from hindsight_core.records import recalls, records
 from hindsight_core.requests import Message, Role
 from hindsight_core.sentences import sentences, stripped
 from hindsight_core.slots import read
@@ -27,6 +27,7 @@ _EDGES = " \t\r\n,.!?~;:，。！？～；：、…—-()（）"
 _CLAUSE = re.compile(r"[,，;；、:：。.!！~～…—]+\s*|\s+-\s+")
 _WORDY = re.compile(r"\w")
 _ASKING = re.compile(r"[?？][\"'”’」』)）~～!！]*$")
+_ASKED = re.compile(r"\s*[吗么嘛]?\s*[?？]+\s*$")
 _AFTER_LEAD = re.compile(r"[\s,，、:：.!！~]+(?:-\s+)?|(?=[\u4e00-\u9fff])")
 _MIN_TERMS = 2
 LONGEST_ANSWER = 8
@@ -70,8 +71,13 @@ def stands_alone(text: str) -> bool:
 
 
 def statement(text: str) -> str:
-    """The text without the words at its beginning that only lead over to it ("oh, by the way", “对了”)."""
+    """The text without the words at its beginning that only lead over to it ("oh, by the way", “对了”).
+
+    Of what is told as a question ("could you note that I'm vegan?") it is what is told.
+    """
     rest = text
+    if ends_asking(text) and (head := _pattern("reminding").search(text.replace("’", "'"))) is not None:
+        return _ASKED.sub("", text[head.end() :]).strip(_EDGES)
     while (lead := _pattern("lead").match(rest.replace("’", "'"))) is not None:
         after = _AFTER_LEAD.match(rest, lead.end())
         if after is None or is_empty_talk(rest[after.end() :]) is not None:
@@ -112,13 +118,18 @@ def is_short_answer(text: str, asked: str) -> bool:
 
 
 def is_question(text: str) -> bool:
-    """Whether the sentence only asks: it ends as a question, and no clause of it orders or tells something."""
+    """Whether the sentence only asks: it ends as a question, and no clause of it orders or tells something.
+
+    Who asks whether something can be noted, or was told, tells it ("could you note that …", “帮我记一下…吗”).
+    """
     plain = text.replace("’", "'").strip()
     ending = _pattern("particle").search(plain)
     asks = any(table("gate", language).patterns["question"].search(plain) for language in LANGUAGES)
     if not ((_ASKING.search(plain) and asks) or ending):
         return False
     if any(table("gate", language).patterns["standing"].search(plain) for language in LANGUAGES):
+        return False
+    if _pattern("reminding").search(plain):
         return False
     *before, _last = [c for c in re.split("[,，]", plain) if c.strip()] or [""]
     return not any(_pattern("telling").search(clause.strip()) for clause in before)
@@ -149,6 +160,10 @@ def _stated(text: str, start: int, end: int, role: Role) -> Iterator[Span]:
     """The spans of plain text: each sentence with those that lean on it."""
     piece = text[start:end]
     if role == "tool":
+        if recalls(piece):
+            if (bounds := stripped(text, start, end)) is not None:
+                yield Span(*bounds, "recalled")
+            return
         for record in records(piece):
             said = piece[record.start : record.end]
             why: Why | None = "frame" if record.frame else dismissal(said, role)

@@ -17,7 +17,6 @@ import msgspec
 from msgspec.structs import replace
 
 from hindsight_core.ageing import abandoned, expired, next_outlived, outlived, unused
-from hindsight_core.cache.vectors import VectorCache
 from hindsight_core.caller import Caller
 from hindsight_core.consolidation import recurring
 from hindsight_core.erasing import clear_contexts
@@ -74,7 +73,7 @@ class Sweeper:
         store: MemoryStore,
         rules: Rules,
         pacing: Pacing,
-        vectors: VectorCache,
+        traces: Callable[[], Traces],
         turns: Turns,
         wording: Callable[[], Wording | None] = lambda: None,
     ) -> None:
@@ -84,7 +83,7 @@ class Sweeper:
         self._store = store
         self._rules = rules
         self._pacing = pacing
-        self._vectors = vectors
+        self._traces = traces
 
     async def sweep(self, namespace: str, request: SweepRequest, caller: Caller) -> SweepReport:
         """Apply the policies of the request, all by default, in the order in which they depend on each other.
@@ -93,7 +92,7 @@ class Sweeper:
         """
         pace = Pace(self._pacing.rate, self._pacing.share)
         wording = self._wording()
-        work = _Sweep(self._store, self._rules, pace, self._vectors, namespace, request, caller, wording)
+        work = _Sweep(self._store, self._rules, pace, self._traces, namespace, request, caller, wording)
         place = await work.begin()
         if request.dry_run:
             return await work.run(place)
@@ -110,7 +109,7 @@ class _Sweep:
         store: MemoryStore,
         rules: Rules,
         pace: Pace,
-        vectors: VectorCache,
+        traces: Callable[[], Traces],
         namespace: str,
         request: SweepRequest,
         caller: Caller,
@@ -124,7 +123,7 @@ class _Sweep:
         self._now = caller.clock(request)
         asked = request.policies or tuple(PASSES)
         self.policies: list[Policy] = [policy for policy in PASSES if policy in asked]
-        self._traces = Traces(vectors)
+        self._traces = traces()
         self._looked = 0
         self._view = View(store, namespace, rules, self._now, dry_run=request.dry_run, wording=wording)
         self._affected: list[Affected] = []

@@ -2,11 +2,12 @@
 
 It has no vectors and no search finds it. The message that is least worth its room goes first, oldest first; pinned
 ones stay. What goes, by lack of room or with its task, is offered to the write pipeline, so that what is worth it
-becomes an episodic memory.
+becomes an episodic memory. Of the texts there is no copy anywhere: an append needs only their sizes.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -14,6 +15,7 @@ from datetime import datetime
 import msgspec
 from msgspec.structs import replace
 
+from hindsight_core.cache.copies import Copies, Copy, of_task
 from hindsight_core.caller import Caller, instant
 from hindsight_core.context import count_tokens
 from hindsight_core.drafting import check_metadata
@@ -38,11 +40,31 @@ _ROLES = {"user": "user", "agent": "assistant", "tool": "tool"}
 Write = Callable[[WriteRequest, Caller], Awaitable[WriteResponse]]
 
 
+class _Part(msgspec.Struct, frozen=True, array_like=True):
+    """What a message takes of its task's room, and how much it is worth it, without what it says."""
+
+    id: str
+    tokens: int
+    score: float
+    pinned: bool
+    window: int | None
+
+
+class _Parts(msgspec.Struct, frozen=True, array_like=True):
+    """The messages of a task that a scope sees, in order of their ids; `whose` tells that scope from others."""
+
+    whose: str
+    parts: tuple[_Part, ...]
+
+
 class Tasks:
     """The buffers of a store's tasks, each of a `share` of its context window; `write` is the write pipeline."""
 
-    def __init__(self, store: MemoryStore, gate: GateSettings, write: Write, share: float) -> None:
+    def __init__(
+        self, store: MemoryStore, gate: GateSettings, write: Write, share: float, copies: Copies | None = None
+    ) -> None:
         self._store = store
+        self._copies = copies or Copies(store)
         self._share = share
         self._gate = gate
         self._write = write
@@ -57,14 +79,24 @@ class Tasks:
         # What goes is offered first: a call that is broken off may be repeated, and then nothing was lost.
         offers = _Offers(self._write, request, caller)
         said = [(candidate, caller.new_id(now)) for candidate in whole(request.messages)]
+        name, whose = of_task(scope.namespace, task_id), _whose(scope)
+        copy = await self._copies.get(name, _Parts)
+        copy = copy if copy and copy.value.whose == whose else None
         for _ in range(_ATTEMPTS):
-            held = await self._held(scope)
-            window = request.context_window or _window(held) or WINDOW
+            held, sequence = ([], -1) if copy else await self._held_since(scope)
+            parts = copy.value.parts if copy else tuple(map(_part, held))
+            window = request.context_window or _window(parts) or WINDOW
             added, refused = self._records(said, request, scope, now, window)
-            kept, gone = _fitting([*held, *added], int(self._share * window), self._gate.threshold)
+            kept, out = _fitting([*parts, *map(_part, added)], int(self._share * window), self._gate.threshold)
+            if copy and (out or not added):
+                copy = None  # what goes, and what a call is told that changes nothing, the store has to say
+                await self._copies.drop(name)
+                continue
+            records = {record.memory.id: record for record in (*held, *added)}
+            gone = [records[part.id] for part in out]
             ledger = open_ledger("task", scope.namespace, now, caller, "Said in a task.")
             new = {record.memory.id for record in added}
-            going = {record.memory.id for record in gone}
+            going = {part.id for part in out}
             for record in added:
                 if record.memory.id not in going:
                     ledger.add(record, "added", "Said in a task.")
@@ -74,13 +106,18 @@ class Tasks:
             await offers.make(gone)
             try:
                 if not ledger.empty:
+                    expected = copy.version if copy else None
                     with offers.kept():
-                        await self._store.commit(scope.namespace, ledger.changes())
+                        done = await self._store.commit(scope.namespace, ledger.changes(), expected=expected)
+                    if copy or done == sequence + 1:  # nobody else has changed anything meanwhile
+                        await self._copies.put(name, Copy(_Parts(whose, tuple(kept)), done))
             except Conflict:
+                copy = None
+                await self._copies.drop(name)
                 continue
             return TaskUpdate(
                 task_id=task_id,
-                tokens=sum(_tokens(record) for record in kept),
+                tokens=sum(part.tokens for part in kept),
                 budget=int(self._share * window),
                 messages=len(kept),
                 refused=tuple(refused),
@@ -95,7 +132,7 @@ class Tasks:
         return TaskBuffer(
             task_id=task_id,
             tokens=sum(_tokens(record) for record in held),
-            budget=int(self._share * (_window(held) or WINDOW)),
+            budget=int(self._share * (_window(tuple(map(_part, held))) or WINDOW)),
             messages=tuple(record.memory for record in held),
         )
 
@@ -110,6 +147,7 @@ class Tasks:
             ledger.erase(record, "The task has ended.")
         with offers.kept():
             await self._store.commit(scope.namespace, ledger.changes())
+        await self._copies.drop(of_task(scope.namespace, task_id))
         decisions = offers.decisions(held)
         stored = [decision for decision in decisions if decision.memory_id is not None]
         return TaskEnd(
@@ -158,6 +196,11 @@ class Tasks:
         if not held:
             raise NotFound(f"There is no working memory of the task {scope.task_id!r} in this scope.")
         return held
+
+    async def _held_since(self, scope: Scope) -> tuple[list[Record], int]:
+        """The task's messages, and a change of the namespace after which they were read; -1 where nobody needs it."""
+        sequence = (await self._store.head(scope.namespace, waiting=False)).sequence if self._copies.kept else -1
+        return await self._held(scope), sequence
 
     async def _held(self, scope: Scope) -> list[Record]:
         where = msgspec.structs.replace(
@@ -218,35 +261,43 @@ class _Offers:
         return any(decision.memory_id is not None for some in self._made.values() for decision in some)
 
 
-def _fitting(records: list[Record], budget: int, threshold: float) -> tuple[list[Record], list[Record]]:
+def _fitting(parts: list[_Part], budget: int, threshold: float) -> tuple[list[_Part], list[_Part]]:
     """What fits into the budget, and what has to go: of low score first, and of those the oldest."""
-    used = sum(_tokens(record) for record in records)
-    order = sorted(
-        (record for record in records if not record.memory.pinned),
-        key=lambda record: (_score(record.memory) >= threshold, record.memory.id),
-    )
-    gone: dict[str, Record] = {}
-    for record in order:
+    used = sum(part.tokens for part in parts)
+    order = sorted((part for part in parts if not part.pinned), key=lambda part: (part.score >= threshold, part.id))
+    gone: list[_Part] = []
+    for part in order:
         if used <= budget:
             break
-        used -= _tokens(record)
-        gone[record.memory.id] = record
-    return [record for record in records if record.memory.id not in gone], list(gone.values())
+        used -= part.tokens
+        gone.append(part)
+    out = {part.id for part in gone}
+    return sorted((part for part in parts if part.id not in out), key=lambda part: part.id), gone
+
+
+def _part(record: Record) -> _Part:
+    memory = record.memory
+    score, window = memory.metadata.get("score"), memory.metadata.get("context_window")
+    return _Part(
+        id=memory.id,
+        tokens=_tokens(record),
+        score=float(score) if isinstance(score, int | float) else 0.0,
+        pinned=memory.pinned,
+        window=window if isinstance(window, int) else None,
+    )
 
 
 def _tokens(record: Record) -> int:
     return count_tokens(record.memory.content)
 
 
-def _score(memory: Memory) -> float:
-    score = memory.metadata.get("score")
-    return float(score) if isinstance(score, int | float) else 0.0
-
-
-def _window(held: Sequence[Record]) -> int | None:
+def _window(held: Sequence[_Part]) -> int | None:
     """The context window that was stated last."""
-    window = held[-1].memory.metadata.get("context_window") if held else None
-    return window if isinstance(window, int) else None
+    return held[-1].window if held else None
+
+
+def _whose(scope: Scope) -> str:
+    return hashlib.sha256(msgspec.json.encode(scope)).hexdigest()
 
 
 def _scope(task_id: str, request: Request, caller: Caller) -> Scope:

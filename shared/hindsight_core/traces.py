@@ -1,4 +1,7 @@
-"""What may be left of a memory beside it: the vectors of every text that it ever was, and searches that quote it."""
+"""What may be left of a memory beside it.
+
+The vectors of every text that it ever was, searches that quote it, and the copy of the task that it was said in.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from datetime import timedelta
 
 from hindsight_core import readings
+from hindsight_core.cache.copies import Copies, Name, of_task
 from hindsight_core.cache.vectors import VectorCache
 from hindsight_core.errors import OutcomeUnknown, Unavailable
 from hindsight_core.ids import first_id
@@ -29,8 +33,10 @@ class Traces:
     it: somebody may have asked meanwhile. What other processes have asked but not logged by then the store refuses.
     """
 
-    def __init__(self, vectors: VectorCache) -> None:
+    def __init__(self, vectors: VectorCache, copies: Copies) -> None:
         self._vectors = vectors
+        self._copies = copies
+        self._tasks: set[Name] = set()
         self._texts: set[str] = set()
         self._said: set[str] = set()
         self._identities: set[str] = set()
@@ -48,6 +54,8 @@ class Traces:
 
     async def of(self, store: MemoryStore, namespace: str, records: Sequence[Record]) -> None:
         """Note all texts of these memories, those of earlier versions and the turn before them too."""
+        tasks = {record.memory.task_id for record in records}
+        self._tasks.update(of_task(namespace, task_id) for task_id in tasks if task_id is not None)
         async for memory in _versions(store, namespace, [record.memory for record in records]):
             self._said.update(_said([memory]))
             self._made_by(memory)
@@ -86,10 +94,13 @@ class Traces:
             raise
         except Unavailable as exc:
             raise OutcomeUnknown.after(exc) from exc
+        self._tasks.clear()
         self._texts.clear()
         self._said.clear()
 
     async def _uncache(self) -> None:
+        for name in self._tasks:
+            await self._copies.drop(name)
         texts = self._texts | self._said
         if not texts:
             return

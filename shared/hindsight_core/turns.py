@@ -1,7 +1,8 @@
 """Sweeps take turns: of one policy in one namespace one sweep runs at a time, in whichever process of a deployment.
 
-Who has which turn stands in a note of the store, which all of them share and which loses nothing. A turn is held for a
-while at a time and renewed meanwhile; of a process that died it lapses.
+Who has which turn stands in a note of the store, which all of them share and which loses nothing; a copy of it spares
+reading it before it is changed. A turn is held for a while at a time and renewed meanwhile; of a process that died it
+lapses.
 """
 
 from __future__ import annotations
@@ -10,9 +11,12 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime, timedelta
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
+from hindsight_core.cache.copies import Copies, Copy
 from hindsight_core.errors import Conflict, StoreUnavailable, UnderWay
 from hindsight_core.requests import Policy
 from hindsight_core.stores import MemoryStore
@@ -29,8 +33,8 @@ class _Turn(msgspec.Struct, frozen=True, array_like=True):
 
     run_id: str
     call: str
-    until: datetime
-    lasting: float = 0.0
+    until: Annotated[datetime, Meta(tz=True)]
+    lasting: Annotated[float, Meta(ge=0, le=1e9)] = 0.0
 
 
 _Turns = dict[Policy, _Turn]
@@ -39,8 +43,9 @@ _Turns = dict[Policy, _Turn]
 class Turns:
     """Turns that are held for `lasting` at a time. Clocks of a deployment agree to a few seconds."""
 
-    def __init__(self, store: MemoryStore, lasting: timedelta) -> None:
+    def __init__(self, store: MemoryStore, lasting: timedelta, copies: Copies | None = None) -> None:
         self._store = store
+        self._copies = copies or Copies(store)
         self._lasting = lasting
 
     @asynccontextmanager
@@ -95,22 +100,36 @@ class Turns:
 
     async def _change(self, namespace: str, change: Callable[[_Turns], _Turns], at: Callable[[], datetime]) -> None:
         """Replace the turns that have not lapsed, as often as another process comes first."""
-        name = f"turns/{namespace}"
+        name = ("turns", namespace)
+        copy = await self._copies.get(name, _Turns)
         for _ in range(_ATTEMPTS):
-            note = await self._store.note(name)
-            held = msgspec.json.decode(note.text, type=_Turns) if note.text else {}
+            held = copy or await self._held(namespace)
             now = at()
             # By a clock far ahead of this one it would hold for ever.
             standing: _Turns = {
-                p: turn for p, turn in held.items() if now < turn.until <= now + 2 * self._longest(turn)
+                p: turn for p, turn in held.value.items() if now < turn.until <= now + 2 * self._longest(turn)
             }
-            text = msgspec.json.encode(change(standing)).decode()  # or `UnderWay`
             try:
-                await self._store.keep(name, text, expected=note.version)
-            except Conflict:
+                turns = change(standing)
+                text = msgspec.json.encode(turns).decode()
+                note = await self._store.keep(_note(namespace), text, expected=held.version)
+            except Conflict as exc:
+                if copy is None and isinstance(exc, UnderWay):
+                    raise
+                copy = None  # whose turn it is, the store has to say
+                await self._copies.drop(name)
                 continue
+            await self._copies.put(name, Copy(turns, note.version))
             return
         raise Conflict(
             f"Sweeps of the namespace {namespace!r} begin and end so often that this one found no turn.",
             remedy="Try again; nothing was changed.",
         )
+
+    async def _held(self, namespace: str) -> Copy[_Turns]:
+        note = await self._store.note(_note(namespace))
+        return Copy(msgspec.json.decode(note.text, type=_Turns) if note.text else {}, note.version)
+
+
+def _note(namespace: str) -> str:
+    return f"turns/{namespace}"

@@ -1,6 +1,6 @@
 """The cache port: what processes share and may lose at any moment: values with a lifetime, rate counters.
 
-No memory ever depends on it, and no lock is in it. An adapter whose server is gone, slow, full or holds garbage answers
+No memory and no lock ever depends on it. An adapter whose server is gone, slow, full or holds garbage answers
 as if it held nothing, and keeps rates in its own process meanwhile; `trouble` says so, and no verb raises for it.
 """
 
@@ -62,6 +62,13 @@ class Cache(Protocol):
 
     async def put(self, values: Mapping[str, bytes], ttl: float) -> None:
         """Keep values for at most `ttl`, longer than a thousandth of a second; others may be dropped for them."""
+        ...
+
+    async def advance(self, name: str, version: int, value: bytes, ttl: float) -> None:
+        """Put a value of a version, in one atomic step, unless one of a later version is kept.
+
+        `get` answers it as `VERSION:VALUE`; see `hindsight_core.cache.versions`.
+        """
         ...
 
     async def delete(self, names: Collection[str]) -> bool:

@@ -6,7 +6,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from hindsight_core.cache import VALUE_BYTES, Allowance, Rate, rates
+from hindsight_core.cache import VALUE_BYTES, Allowance, Rate, rates, versions
 from hindsight_core.responses import Component
 
 _OVERHEAD = 200  # bytes that a name and its place cost beside the value
@@ -50,6 +50,11 @@ class LocalCache:
             self._size += len(value) + _OVERHEAD
         while self._size > self._room:
             self._drop(next(iter(self._values)))
+
+    async def advance(self, name: str, version: int, value: bytes, ttl: float) -> None:
+        kept = versions.unpacked(self._get(name) or b"")
+        if kept is None or kept[0] <= version:
+            await self.put({name: versions.packed(version, value)}, ttl)
 
     async def delete(self, names: Collection[str]) -> bool:
         for name in names:

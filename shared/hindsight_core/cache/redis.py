@@ -28,7 +28,7 @@ from redis.exceptions import (
 from redis.exceptions import ConnectionError as Disconnected
 from redis.exceptions import TimeoutError as NoAnswer
 
-from hindsight_core.cache import Allowance, Rate, rates
+from hindsight_core.cache import Allowance, Rate, rates, versions
 from hindsight_core.cache.local import LocalCache
 from hindsight_core.errors import ConfigurationError
 from hindsight_core.loops import PerLoop
@@ -176,6 +176,13 @@ class RedisCache:
         with suppress(_Unanswered):
             if values:
                 await self._ask("put", send)
+
+    async def advance(self, name: str, version: int, value: bytes, ttl: float) -> None:
+        async def script(client: _Client) -> None:
+            await client.register_script(versions.ADVANCE)([_key("value", name)], [version, value, _milliseconds(ttl)])
+
+        with suppress(_Unanswered):
+            await self._ask("put", script)
 
     async def delete(self, names: Collection[str]) -> bool:
         keys = [_key("value", name) for name in names]

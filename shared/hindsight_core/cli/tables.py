@@ -181,7 +181,7 @@ def stats(found: Stats) -> Table:
 
 
 def evaluation(report: Report) -> None:
-    """One line an item, then what was measured and what was taken for what."""
+    """One line an item, then what was measured, and what was taken for what: of all and, of several, each language."""
     for line in report.lines:
         sign = "✓" if line.right else "✗"
         print(f"{sign} {line.id}  expected: {line.expected}  predicted: {line.predicted}  {_one_line(line.reason)}")
@@ -191,11 +191,15 @@ def evaluation(report: Report) -> None:
     for row in zip(*report.measures.values(), strict=True):
         measured.add_row(row[0].name, *(f"{m.value:.1%} [{m.low:.1%}, {m.high:.1%}] of {m.of}" for m in row))
     shown.print(measured)
-    columns = sorted({name for counts in report.confusion.values() for name in counts})
-    taken = _table("expected / predicted", *columns)
-    for name, counts in sorted(report.confusion.items()):
-        taken.add_row(name, *(str(counts.get(column, "")) for column in columns))
-    shown.print(taken)
+    every = report.confusion["all"]
+    columns = sorted({name for counts in every.values() for name in counts})
+    # What comes of one language alone is what comes of all.
+    for language in languages if len(languages) > 2 else ["all"]:
+        taken = _table(f"{language}: expected / predicted", *columns)
+        for name, counts in sorted(report.confusion[language].items()):
+            taken.add_row(name, *(str(counts.get(column, "")) for column in columns))
+        shown.print()
+        shown.print(taken)
 
 
 def _one_line(text: str) -> str:

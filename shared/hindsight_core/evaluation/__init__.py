@@ -12,10 +12,11 @@ import msgspec
 
 from hindsight_core.errors import InvalidInput
 from hindsight_core.evaluation import dialogues, gate, reconcile, temporal, trigger
+from hindsight_core.evaluation.reconcile import among
 from hindsight_core.evaluation.report import Line, Report, summed_up
 from hindsight_core.evaluation.task import Item, Memories, Task
 
-__all__ = ["TASKS", "Line", "Memories", "Report", "Task", "evaluate", "read"]
+__all__ = ["TASKS", "Line", "Memories", "Report", "Task", "among", "evaluate", "read"]
 
 TASKS: Mapping[str, Task] = {
     "gate": Task(item=gate.Utterance, judge=gate.judge, measure=gate.measures),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import msgspec
 import numpy as np
@@ -17,6 +18,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One question: what was expected, what came, and why.
 
     `group` is its kind where a file holds several; `outcome` names what came in one word where `predicted` is longer.
+    `bystanders` is how many memories stood by that it does not concern, `disturbed` what those said that were touched.
     """
 
     id: str
@@ -27,6 +29,8 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     reason: str = ""
     group: str = ""
     outcome: str = ""
+    bystanders: int | None = None
+    disturbed: tuple[str, ...] = ()
 
 
 class Measure(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,13 +43,16 @@ class Measure(msgspec.Struct, frozen=True, kw_only=True):
     of: int
 
 
+Confusion: TypeAlias = dict[str, dict[str, int]]
+
+
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """Measures by language and over `all`; `confusion` counts what was expected (rows) and what came (columns)."""
+    """Measures and confusion over `all` and by language; confusion counts what was expected, and of that what came."""
 
     task: str
     items: int
     measures: dict[str, tuple[Measure, ...]]
-    confusion: dict[str, dict[str, int]]
+    confusion: dict[str, Confusion]
     lines: tuple[Line, ...]
 
 
@@ -87,12 +94,23 @@ def _f1(wanted: NDArray[np.bool_], said: NDArray[np.bool_]) -> NDArray[np.float6
 def summed_up(
     task: str, items: int, lines: Sequence[Line], measure: Callable[[Sequence[Line]], tuple[Measure, ...]]
 ) -> Report:
-    """The measures of all lines and of each language's, and the confusion table."""
-    measures = {"all": measure(lines)}
+    """The measures and the confusion of all lines and of each language's."""
+    groups = {"all": list(lines)}
     for language in sorted({line.lang for line in lines}):
-        measures[language] = measure([line for line in lines if line.lang == language])
-    confusion: dict[str, dict[str, int]] = {}
+        groups[language] = [line for line in lines if line.lang == language]
+    return Report(
+        task=task,
+        items=items,
+        measures={name: measure(group) for name, group in groups.items()},
+        confusion={name: confused(group) for name, group in groups.items()},
+        lines=tuple(lines),
+    )
+
+
+def confused(lines: Sequence[Line]) -> Confusion:
+    """How often what came (the inner name) came where something was expected (the outer one)."""
+    found: Confusion = {}
     for line in lines:
-        row, column = confusion.setdefault(line.group or line.expected, {}), line.outcome or line.predicted
+        row, column = found.setdefault(line.group or line.expected, {}), line.outcome or line.predicted
         row[column] = row.get(column, 0) + 1
-    return Report(task=task, items=items, measures=measures, confusion=confusion, lines=tuple(lines))
+    return found

@@ -22,10 +22,10 @@ _EXAMPLE = "opensearch://localhost:9200/hindsight?ef_search=64"
 class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What follows the question mark.
 
-    `shards` of a new index, of which each namespace has `spread`; `ef_search` of every k-NN search. Up to `exact_below`
-    memories in scope are compared one by one, more by k-NN with exact scores for the best. `timeout` in seconds bounds
-    every call. `verify=false` accepts any certificate. `region`, `service` (`es` for a domain, `aoss` for a serverless
-    collection) and `tls` are for `opensearch+aws`.
+    `shards` of a new index, of which each namespace has `spread`; a k-NN search for the k nearest is as broad as
+    `ef_search`, or as k where that is more. Up to `exact_below` memories in scope are compared one by one, more by k-NN
+    with exact scores for the best. `timeout` in seconds bounds every call. `verify=false` accepts any certificate.
+    `region`, `service` (`es` for a domain, `aoss` for a serverless collection) and `tls` are for `opensearch+aws`.
     """
 
     shards: Annotated[int, Meta(ge=1, le=1024)] = 1

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import logging
-from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias, cast
+from collections.abc import Mapping
+from typing import Any, NamedTuple, TypeAlias, cast
 from weakref import WeakSet
 
 import msgspec
@@ -15,10 +15,11 @@ from opensearchpy.exceptions import ConnectionError as NotConnected
 from opensearchpy.exceptions import ConnectionTimeout, OpenSearchException, TransportError
 from opensearchpy.serializer import Serializer
 
-from hindsight_core.errors import ConfigurationError, MissingExtra, StoreUnavailable
+from hindsight_core.errors import StoreUnavailable
 from hindsight_core.loops import PerLoop
 from hindsight_core.stores.opensearch.address import Address
 from hindsight_core.stores.opensearch.failures import excerpt, explained, foreign, is_blocked
+from hindsight_core.stores.opensearch.signing import Signing
 
 # What travels as JSON, either way; what an answer holds is known where it was asked for.
 Value: TypeAlias = Any
@@ -44,6 +45,13 @@ class _Fast(Serializer):
         return msgspec.json.decode(s)
 
 
+class _Client(NamedTuple):
+    """The client of one event loop, and what signs its requests where they are signed."""
+
+    client: AsyncOpenSearch
+    signing: Signing | None
+
+
 class Connection:
     """The requests of one process to one OpenSearch.
 
@@ -52,7 +60,7 @@ class Connection:
 
     def __init__(self, address: Address) -> None:
         self.address = address
-        self._clients: PerLoop[AsyncOpenSearch] = PerLoop(self._open)
+        self._clients: PerLoop[_Client] = PerLoop(self._open)
         self._closed: WeakSet[asyncio.AbstractEventLoop] = WeakSet()
         driver = logging.getLogger("opensearch")
         if driver.level == logging.NOTSET:
@@ -96,30 +104,39 @@ class Connection:
     async def aclose(self) -> None:
         """Close what the running loop has opened; what it still has under way fails rather than open it again."""
         self._closed.add(asyncio.get_running_loop())
-        client = self._clients.pop()
-        if client is not None:
-            await client.close()
+        opened = self._clients.pop()
+        if opened is not None:
+            await opened.client.close()
 
     async def _send(
         self, method: str, path: str, body: bytes | Json | None, params: Mapping[str, Value] | None, within: float
     ) -> Value:
         """One request; the seam at which tests let a process stop."""
+        self._admit()
+        client, signing = self._clients.get()
+        if signing is not None:
+            await signing.current()
+            self._admit()
+        return await client.transport.perform_request(
+            method, path, params=dict(params or {}), body=body, timeout=within
+        )
+
+    def _admit(self) -> None:
         if asyncio.get_running_loop() in self._closed:
             raise StoreUnavailable(f"The store {self.address} is closed.", remedy="Open it again.")
-        transport = self._clients.get().transport
-        return await transport.perform_request(method, path, params=dict(params or {}), body=body, timeout=within)
 
-    def _open(self) -> AsyncOpenSearch:
+    def _open(self) -> _Client:
         address = self.address
+        signing = Signing(address) if address.signed else None
         headers: dict[str, str] = {}
         if address.user is not None:
             login = f"{address.user}:{address.password}".encode()
             headers["authorization"] = f"Basic {base64.b64encode(login).decode()}"
-        return AsyncOpenSearch(
+        client = AsyncOpenSearch(
             hosts=[{"host": address.host, "port": address.port}],
             connection_class=AsyncHttpConnection,
             headers=headers,
-            http_auth=signer(address) if address.signed else None,
+            http_auth=None if signing is None else signing.signer(),
             use_ssl=address.tls,
             verify_certs=address.options.verify,
             ssl_show_warn=False,
@@ -127,22 +144,7 @@ class Connection:
             pool_maxsize=_CONNECTIONS,
             max_retries=0,  # what may be repeated is known here, not there
         )
-
-
-def signer(address: Address) -> Callable[..., Value]:
-    try:
-        from botocore.session import Session
-    except ImportError as exc:
-        raise MissingExtra.of("Signing of requests to Amazon", "aws") from exc
-    from opensearchpy import AWSV4SignerAsyncAuth
-
-    credentials = cast(Value, Session().get_credentials())
-    if credentials is None:
-        raise ConfigurationError(
-            f"There are no AWS credentials to sign requests to {address} with.",
-            remedy="Give this process a role, or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.",
-        )
-    return AWSV4SignerAsyncAuth(credentials, address.options.region, address.options.service)
+        return _Client(client, signing)
 
 
 def _pauses(exc: TransportError, *, repeatable: bool) -> tuple[float, ...]:

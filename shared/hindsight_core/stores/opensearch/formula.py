@@ -131,7 +131,7 @@ def compared(which: Literal["mixed", "bare"], vector: Vector) -> Cosines:
 
 
 def nearest(which: Literal["mixed", "bare"], vector: Vector, k: int, where: Sequence[Json], ef_search: int) -> Cosines:
-    """About the `k` nearest of those that satisfy `where`."""
+    """About the `k` nearest of those that satisfy `where`; looked for among `ef_search`, and no fewer than `k`."""
     search = {
         "vector": _numbers(vector),
         "k": k,
