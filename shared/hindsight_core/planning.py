@@ -242,8 +242,11 @@ class WritePlan:
                     for contender in outcome.contests
                     if contender.id in records
                 ),
-                evidence={"gate": kept.verdict.evidence, "reconciliation": outcome.evidence}
-                | ({} if holds is None else {"holds": holds.evidence()}),
+                evidence={
+                    "gate": kept.verdict.evidence,
+                    "reconciliation": outcome.evidence,
+                    **({} if holds is None else {"holds": holds.evidence()}),
+                },
             )
         )
 
