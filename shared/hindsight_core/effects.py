@@ -45,10 +45,10 @@ def apply(
     ledger, reason = effects.ledger, unquoted(outcome.reason)
     if outcome.decision == "refuse":
         return None
-    for old, challenger in outcome.settled:
-        settle(ledger, records[old], records[challenger], reason)
-    for old, challenger in outcome.restored:
-        restore(ledger, records[old], records[challenger], reason)
+    for former, challenger in outcome.settled:
+        settle(ledger, records[former], records[challenger], reason)
+    for former, challenger in outcome.restored:
+        restore(ledger, records[former], records[challenger], reason)
     if outcome.decision == "duplicate" and targets:
         return _confirm(effects, new, targets[0], list(records.values()))
     if outcome.decision in {"supersede", "refine"} and not outcome.late:
