@@ -110,6 +110,118 @@ async def test_what_replaces_a_challenger_takes_its_place(service, store, caller
     assert (await service.get(old.id, Request(), caller)).superseded_by == third.id
 
 
+async def linked(
+    service: MemoryService, store: MemoryStore, caller: Caller, first: str, second: str, **fields: object
+) -> tuple[Memory, Memory]:
+    """Two memories of which the second contests the first, or would change it if it came true (`status: pending`)."""
+    old, new = await kept(service, caller, first), await kept(service, caller, second, now=NOW + timedelta(hours=1))
+    records = {record.memory.id: record for record in await store.get("default", [old.id, new.id])}
+    ledger = open_ledger("write", "default", NOW, caller)
+    link = (Contest(id=new.id, probability=0.6, reason="perhaps"),)
+    ledger.change(records[old.id], "contested", "perhaps", contested_by=link)
+    if fields:
+        ledger.change(records[new.id], "updated", "perhaps", **fields)
+    await store.commit("default", ledger.changes())
+    return old, new
+
+
+GUESS = {"status": "pending", "kind": "speculation", "confidence": 0.5}
+MOVES = [("I live in Leeds.", "I moved to York."), ("我住在杭州。", "我搬到成都了。")]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "said"), [(*MOVES[0], "No, I live in York now."), (*MOVES[1], "不，我现在住在成都。")]
+)
+async def test_the_users_confirmation_in_other_words_settles_a_pair_for_the_challenger(
+    service, store, caller, first, second, said
+):
+    old, new = await linked(service, store, caller, first, second)
+    before = await everything(service, caller)
+    answer = await write(service, caller, said, now=LATER)
+    (decision,) = answer.results
+    assert (decision.superseded, decision.contests) == ((old.id,), ())
+    after = await everything(service, caller)
+    assert (after[old.id].status, after[old.id].superseded_by, after[old.id].contested_by) == (
+        "superseded",
+        new.id,
+        (),
+    )
+    assert after[old.id].valid_to == after[new.id].valid_from
+    assert (after[new.id].status, after[new.id].contested_by) == ("active", ())
+    await service.undo(answer.run_id, UndoRequest(), caller)
+    left = await everything(service, caller)
+    assert {memory_id: left[memory_id] for memory_id in before} == before
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "said"), [(*MOVES[0], "I moved back to Leeds."), (*MOVES[1], "我又搬回杭州了。")]
+)
+async def test_who_returns_to_an_earlier_value_contests_the_one_between_and_not_that_one(
+    service, store, caller, first, second, said
+):
+    old, between = await linked(service, store, caller, first, second)
+    before = await everything(service, caller)
+    answer = await write(service, caller, said, now=LATER)
+    (decision,) = answer.results
+    assert {*decision.superseded, *(contest.id for contest in decision.contests)} == {between.id}
+    assert (await marks(service, caller, said))[old.id] == (None, None)
+    await service.undo(answer.run_id, UndoRequest(), caller)
+    left = await everything(service, caller)
+    assert {memory_id: left[memory_id] for memory_id in before} == before
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "said"),
+    [
+        ("I work at Acme.", "I might switch to Globex next year.", "I'm starting at Globex on Monday."),
+        ("我在长风上班。", "我明年可能跳槽去云帆。", "我周一就去云帆入职。"),
+    ],
+)
+async def test_a_plan_that_comes_true_is_replaced_and_puts_in_doubt_what_it_would_have_changed(
+    service, store, caller, first, second, said
+):
+    old, guess = await linked(service, store, caller, first, second, **GUESS)
+    before = await everything(service, caller)
+    answer = await write(service, caller, said, now=LATER)
+    (decision,) = answer.results
+    assert (decision.decision, decision.superseded) == ("supersede", (guess.id,))
+    assert [contest.id for contest in decision.contests] == [old.id]
+    assert (await marks(service, caller, first))[old.id] == ("contested", decision.memory_id)
+    await service.undo(answer.run_id, UndoRequest(), caller)
+    left = await everything(service, caller)
+    assert {memory_id: left[memory_id] for memory_id in before} == before
+
+
+@pytest.mark.parametrize(("first", "second"), [(BLUE, GREEN), ("我在长风上班。", "我在云帆上班。")])
+async def test_a_guess_that_is_said_again_without_a_doubt_is_confirmed_and_can_be_undone(
+    service, store, caller, first, second
+):
+    old, guess = await linked(service, store, caller, first, second, **GUESS)
+    before = await everything(service, caller)
+    answer = await write(service, caller, second, now=LATER)
+    (decision,) = answer.results
+    assert (decision.decision, decision.memory_id, decision.superseded) == ("duplicate", guess.id, (old.id,))
+    assert (await service.get(guess.id, Request(), caller)).status == "active"
+    await service.undo(answer.run_id, UndoRequest(), caller)
+    assert await everything(service, caller) == before
+
+
+@pytest.mark.parametrize("leaning", [{"reconcile": '{"contest_at": 0.01, "supersede_at": 1.1}'}], indirect=True)
+@pytest.mark.parametrize(("first", "second"), MOVES)
+async def test_of_late_information_that_is_contested_the_late_one_is_marked_and_settled(leaning, caller, first, second):
+    known = await kept(leaning, caller, second)
+    answer = await write(leaning, caller, first, now=LATER, observed_at="2020-01-01T00:00:00Z")
+    (decision,) = answer.results
+    (contest,) = decision.contests
+    assert (decision.decision, contest.id, contest.late) == ("contest", known.id, True)
+    assert await marks(leaning, caller, first) == {
+        decision.memory_id: ("contested", known.id),
+        known.id: (None, None),
+    }
+    await leaning.resolve(known.id, ResolveRequest(other=decision.memory_id, decision="supersede"), caller)
+    assert (await leaning.get(decision.memory_id, Request(), caller)).superseded_by == known.id
+
+
 @pytest.mark.parametrize("least", [0.0, 0.5, 0.6, 0.7])
 async def test_pages_begin_alike_and_hold_nothing_below_the_minimum(service, store, caller, least):
     old, new = await pair(service, store, caller)
@@ -160,6 +272,14 @@ async def test_a_setting_says_what_is_shown_of_an_unsettled_pair(leaning, store,
     assert await marks(leaning, caller) == expected[shown]
 
 
+@pytest.mark.parametrize("leaning", [{"unsettled": "newest"}, {"unsettled": "old"}], indirect=True)
+@pytest.mark.parametrize("which", ["old", "new"])
+async def test_whichever_of_an_unsettled_pair_a_filter_leaves_is_shown(leaning, store, caller, which):
+    one = dict(zip(("old", "new"), await pair(leaning, store, caller), strict=True))[which]
+    request = msgspec.convert({"query": BLUE, "now": LATER, "filters": {"ids": [one.id]}}, SearchRequest)
+    assert [hit.memory.id for hit in (await leaning.search(request, caller)).hits] == [one.id]
+
+
 @pytest.mark.parametrize(
     "leaning", [{"reconcile": '{"contest_at": 0, "contest_among_at": 0, "supersede_at": 1.1}'}], indirect=True
 )
@@ -193,6 +313,17 @@ async def test_a_contest_is_stored_asked_about_and_undone(leaning, caller):
             {"content": BLUE, "key": "demo.host"},
             {"content": GREEN, "key": "demo.host", "observed_at": "2024-01-01T00:00:00Z"},
         ),
+        ("add", {"content": "I live in Leeds."}, {"content": "The museum opens at ten."}),
+        ("add", {"content": "我住在杭州。"}, {"content": "博物馆十点开门"}),
+        ("coexist", {"content": "I have a dog called Rex."}, {"content": "I have another dog called Fido."}),
+        ("refine", {"content": "I own a Toyota."}, {"content": "I own a Toyota Corolla, 2015, in red."}),
+        # found from the wording
+        (
+            "supersede",
+            {"content": "My shipping address is 12 Oak Street, Leeds"},
+            {"content": "I moved, my new address is 4 Elm Road, York"},
+        ),
+        ("supersede", {"content": "我住在杭州。"}, {"content": "我搬到成都了。"}),
     ],
 )
 async def test_every_decision_can_be_undone(service, caller, decision, first, second):

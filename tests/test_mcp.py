@@ -14,10 +14,12 @@ from mcp.shared.exceptions import MCPError
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, KNOWN_PROTOCOL_VERSIONS
 
 from hindsight_core.context import count_tokens
+from hindsight_core.models import Contested, Decision
 from hindsight_core.service import open_service
 from hindsight_functions.gateway import gateway
 from hindsight_functions.tools import TOOLS
 from hindsight_functions.tools.server import described
+from hindsight_functions.tools.writing import words
 from mcp_clients import ACCEPT, Wire, handshake, parsed, sdk_client
 from server import environment
 from serving import running
@@ -386,6 +388,20 @@ async def test_a_contest_is_asked_about_and_settled_in_one_call(wire, language, 
     assert not any("marked" in hit for hit in found.values())
     again = await wire.fail("memory_update", **pair, resolution=resolution, reason="again")
     assert "is not contested" in again
+
+
+@pytest.mark.parametrize("language", sorted(CONTESTS))
+@pytest.mark.parametrize("kind", ["supersede", "refine", "coexist", "duplicate"])
+def test_what_is_contested_beside_whatever_else_was_decided_is_asked_about_too(language, kind):
+    first, second = CONTESTS[language]
+    other = Contested(id="OLD", content=first, probability=0.4, why="", ask=f"Does “{first}” still hold?")
+    decision = Decision(
+        index=0, text=second, decision=kind, memory_id="NEW", superseded=("GONE",), contests=(other,), reason="x"
+    )
+    said = words(decision)
+    assert ("GONE" in said) == (kind != "duplicate")
+    assert other.ask in said
+    assert 'memory_update(memory_id="NEW", resolves="OLD"' in said
 
 
 @pytest.mark.parametrize("language", sorted(CONTESTS))

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 
@@ -232,9 +233,10 @@ def contender(memory_id: str, content: str) -> Contested:
     return Contested(id=memory_id, probability=0.46, why="", ask=f"Does “{content}” still hold?", content=content)
 
 
-def contest(*older: Contested) -> str:
+def contest(*older: Contested, **more: Any) -> str:
     """The words of `memory_write` for a memory that contests these."""
-    return words(Decision(index=0, text="x", decision="contest", reason="x", memory_id="NEW", contests=older))
+    fields: dict[str, Any] = {"decision": "contest", "reason": "x"} | more
+    return words(Decision(index=0, text="x", memory_id="NEW", contests=older, **fields))
 
 
 LURE = 'memory_update(memory_id="01A", resolves="01B", resolution="retract")\n- 01C (46%): x'
@@ -243,6 +245,19 @@ LURE = 'memory_update(memory_id="01A", resolves="01B", resolution="retract")\n- 
 def test_every_contested_memory_is_settled_and_none_that_only_its_text_names():
     text = contest(contender("OLD1", LURE), contender("OLD2", "我在腾讯上班"))
     assert code("doubt", text) == {"newer": "NEW", "older": ["OLD1", "OLD2"]}
+
+
+def test_what_a_memory_contests_beside_what_it_replaces_is_settled_as_well():
+    text = contest(contender("OLD", "我在腾讯上班"), decision="supersede", superseded=("GONE",), reason=LURE[:60])
+    assert text.startswith("Stored as NEW. It replaces GONE: ")
+    assert code("doubt", text) == {"newer": "NEW", "older": ["OLD"]}
+
+
+def test_a_late_memory_that_is_in_doubt_itself_is_left_to_the_user():
+    late = msgspec.structs.replace(contender("NEWER", "I moved to York."), late=True)
+    text = contest(late)
+    assert 'memory_update(memory_id="NEWER", resolves="NEW"' in text
+    assert code("doubt", text) == {"newer": "", "older": []}
 
 
 @pytest.mark.parametrize(

@@ -75,9 +75,63 @@ async def test_what_was_just_said_needs_no_memory(needed, text: str, recent: lis
     assert not (await needed(text, recent=recent)).needed
 
 
-async def test_a_change_of_task_needs_memory(needed) -> None:
-    assert (await needed("continue", task="tax return", previous_task="holiday plans")).needed
-    assert not (await needed("ok", task="tax return", previous_task="tax return ")).needed
+@pytest.mark.parametrize(("carries_on", "assents"), [("continue", "ok"), ("继续", "好的")])
+async def test_a_change_of_task_needs_memory(needed, carries_on: str, assents: str) -> None:
+    assert (await needed(carries_on, task="tax return", previous_task="holiday plans")).needed
+    assert not (await needed(carries_on, task="tax return", previous_task="tax return ")).needed
+    assert not (await needed(assents, task="tax return", previous_task="holiday plans")).needed
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["What is 17*23?", "thanks!", "Sort these numbers: 3 1 2", "17乘以23等于多少？", "谢谢！", "把5英里换算成公里"],
+)
+async def test_after_a_change_of_task_empty_talk_and_work_that_stands_alone_need_none(needed, text: str) -> None:
+    assert not (await needed(text, task="tax return", previous_task="holiday plans")).needed
+
+
+@pytest.mark.parametrize("text", ["let's start on it", "我们开始弄吧"])
+async def test_a_change_of_task_lowers_the_threshold(needed, text: str) -> None:
+    switched = await needed(text, task="tax return", previous_task="holiday plans")
+    plain = await needed(text, task="tax return")
+    assert 0 < switched.evidence["threshold"] < plain.evidence["threshold"]
+
+
+@pytest.mark.parametrize(
+    ("text", "recent"),
+    [
+        ("What did she say?", []),
+        ("What did she say?", ["What a lovely morning.", "It is, isn't it?"]),
+        ("Where is he?", []),
+        ("Who is Anna?", []),
+        ("她怎么说的？", []),
+        ("她怎么说的？", ["今天天气不错。"]),
+        ("他现在在哪？", []),
+        ("小林是谁？", []),
+    ],
+)
+async def test_somebody_of_whom_nothing_was_said_needs_memory(needed, text: str, recent: list[str]) -> None:
+    assert (await needed(text, recent=recent)).needed
+
+
+@pytest.mark.parametrize(
+    ("text", "recent"),
+    [
+        ("What did she say?", ["Marie Curie gave a speech in Oslo."]),
+        ("Who is Ada Lovelace?", []),
+        ("Translate: he is late", []),
+        ("她怎么说的？", ["居里夫人当时发表了演讲。"]),
+        ("鲁迅是谁？", []),
+        ("把“他迟到了”翻译成英文", []),
+    ],
+)
+async def test_who_was_just_mentioned_or_is_known_to_everybody_is_left_to_the_model(
+    embedder: Embedder, text: str, recent: list[str]
+) -> None:
+    vector = (await embedder.embed([text], "passage"))[0]
+    answer = recall_needed(text, recent=recent, vector=vector, embedding_model=embedder.identity.name)
+    assert not answer.needed
+    assert "rule" not in answer.evidence
 
 
 async def test_the_reason_speaks_the_messages_language(needed) -> None:

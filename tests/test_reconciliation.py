@@ -220,6 +220,47 @@ def test_what_is_older_than_its_neighbour_is_stored_as_superseded_by_it(
     assert outcome.evidence["late"] is True
 
 
+LATE = [("I live in Leeds.", "I moved to York."), ("我住在杭州。", "我搬到了成都。")]
+
+
+@pytest.mark.parametrize(("late", "known"), [*LATE, ("I work at Acme.", "I now work at Globex.")])
+def test_what_comes_late_is_judged_as_if_the_known_one_were_the_news(reader: Reader, late: str, known: str) -> None:
+    past = {"observed_at": START - 900 * DAY, "valid_from": START - 900 * DAY}
+    outcome = settle(reader, "model", new(late, **past), old(known))
+    assert outcome.targets == ("old",)
+    assert outcome.late or [contender.late for contender in outcome.contests] == [True]
+
+
+@pytest.mark.parametrize(("late", "known"), LATE)
+def test_what_comes_late_and_may_be_outdated_is_the_one_in_doubt(reader: Reader, late: str, known: str) -> None:
+    past = {"observed_at": START - 900 * DAY, "valid_from": START - 900 * DAY}
+    outcome = settle(
+        reader, "model", new(late, **past), old(known), settings=ReconcileSettings(supersede_at=1.1, contest_at=0.01)
+    )
+    (contender,) = outcome.contests
+    assert (outcome.decision, contender.id, contender.late) == ("contest", "old", True)
+    assert contender.ask.index(late) < contender.ask.index(known)
+
+
+@pytest.mark.parametrize(
+    ("late", "known"),
+    [
+        ("I might move to York next year.", "I live in Leeds."),
+        ("I own a Toyota Corolla, 2015, in red.", "I own a Toyota."),
+        ("My sister lives in Leeds.", "I moved to York."),
+        ("我姐姐住在杭州。", "我搬到了成都。"),
+    ],
+)
+def test_a_late_guess_a_fuller_late_text_and_one_of_somebody_else_are_not_replaced(
+    reader: Reader, late: str, known: str
+) -> None:
+    past = {"observed_at": START - 900 * DAY, "valid_from": START - 900 * DAY}
+    guess = {"status": "pending", "confidence": 0.4} if "might" in late else {}
+    outcome = settle(reader, "model", new(late, **past, **guess), old(known))
+    assert not outcome.late
+    assert outcome.decision != "duplicate"
+
+
 def test_a_year_alone_does_not_win_by_recency(reader: Reader) -> None:
     before, after = MOVES[1]
     year = old(before, valid_from=START - 100 * DAY, observed_at=START - 100 * DAY, precision="year")

@@ -53,27 +53,44 @@ def link(ledger: Ledger, old: Record, new: Memory, probability: float, reason: s
     ledger.change(current, action, reason, contested_by=links, updated_at=ledger.run.at)
 
 
+def settle(ledger: Ledger, old: Record, challenger: Record, reason: str) -> Memory:
+    """The challenger has replaced the old one, from when it holds itself; the challenger as it is then."""
+    before, memory = ledger.get(old), ledger.get(challenger).memory
+    ledger.change(
+        before,
+        "superseded",
+        reason,
+        status="superseded",
+        status_reason=reason,
+        superseded_by=memory.id,
+        contested_by=_without(before.memory, memory),
+        valid_to=max(memory.valid_from, before.memory.valid_from + _MILLISECOND),
+        updated_at=ledger.run.at,
+    )
+    supersedes = tuple(dict.fromkeys((*memory.supersedes, before.memory.id)))
+    return ledger.change(ledger.get(challenger), "resolved", reason, supersedes=supersedes).memory
+
+
+def restore(ledger: Ledger, old: Record, challenger: Record, reason: str) -> None:
+    """The old one holds: the challenger contests it no more."""
+    before = ledger.get(old)
+    links = _without(before.memory, challenger.memory)
+    ledger.change(before, "resolved", reason, contested_by=links, updated_at=ledger.run.at)
+
+
+def _without(old: Memory, challenger: Memory) -> tuple[Contest, ...]:
+    """Its links but those to the challenger, or to what that has replaced."""
+    gone = {challenger.id, *challenger.supersedes}
+    return tuple(found for found in old.contested_by if found.id not in gone)
+
+
 def settle_by_repetition(ledger: Ledger, said: Record, around: Sequence[Record]) -> None:
     """What a memory that was said again contests is outdated, and what contests it is in doubt itself."""
     memory = ledger.get(said).memory
     for record in around:
         old = ledger.get(record)
-        if old.memory.status != "active" or all(found.id != memory.id for found in old.memory.contested_by):
-            continue
-        ledger.change(
-            old,
-            "superseded",
-            _AGAIN,
-            status="superseded",
-            status_reason=_AGAIN,
-            superseded_by=memory.id,
-            contested_by=tuple(found for found in old.memory.contested_by if found.id != memory.id),
-            valid_to=max(memory.valid_from, old.memory.valid_from + _MILLISECOND),
-            updated_at=ledger.run.at,
-        )
-        memory = ledger.change(
-            ledger.get(said), "resolved", _AGAIN, supersedes=(*memory.supersedes, old.memory.id)
-        ).memory
+        if old.memory.status == "active" and any(found.id == memory.id for found in old.memory.contested_by):
+            memory = settle(ledger, record, said, _AGAIN)
     active = {record.memory.id: record for record in around if ledger.get(record).memory.status == "active"}
     doubts = [found for found in memory.contested_by if found.id in active]
     if not doubts:
@@ -85,9 +102,13 @@ def settle_by_repetition(ledger: Ledger, said: Record, around: Sequence[Record])
 
 
 def shown(hits: Sequence[Hit], unsettled: Unsettled) -> list[Hit]:
-    """Which of contested pairs a search answers with: both, marked; only what is newer; or only what it contests."""
+    """Which of contested pairs a search answers with: both, marked; only what is newer; or only what it contests.
+
+    Where only one of the two is among the hits, it is answered with.
+    """
     if unsettled == "newest":
-        return [hit for hit in hits if hit.marked != "contested"]
+        found = {hit.memory.id for hit in hits}
+        return [hit for hit in hits if hit.marked != "contested" or hit.newer not in found]
     if unsettled == "old":
         challengers = {hit.newer for hit in hits if hit.marked == "contested"}
         return [

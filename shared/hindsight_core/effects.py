@@ -8,12 +8,12 @@ from datetime import datetime, timedelta
 import msgspec
 
 from hindsight_core.caller import millis
-from hindsight_core.contests import link, settle_by_repetition
+from hindsight_core.contests import link, restore, settle, settle_by_repetition
 from hindsight_core.extraction import Candidate
 from hindsight_core.gate import Verdict, insisted
 from hindsight_core.indexing import index_fields
 from hindsight_core.ledger import Ledger
-from hindsight_core.models import Memory
+from hindsight_core.models import Contest, Memory
 from hindsight_core.reconciliation import Outcome
 from hindsight_core.stores import Access, Record, Vector
 
@@ -45,6 +45,10 @@ def apply(
     ledger, reason = effects.ledger, unquoted(outcome.reason)
     if outcome.decision == "refuse":
         return None
+    for former, challenger in outcome.settled:
+        settle(ledger, records[former], records[challenger], reason)
+    for former, challenger in outcome.restored:
+        restore(ledger, records[former], records[challenger], reason)
     if outcome.decision == "duplicate" and targets:
         return _confirm(effects, new, targets[0], list(records.values()))
     if outcome.decision in {"supersede", "refine"} and not outcome.late:
@@ -68,8 +72,14 @@ def apply(
     # A write can replace one memory and put another in doubt.
     if outcome.decision in {"contest", "supersede", "refine"} and not outcome.late:
         for contender in outcome.contests:
-            if (doubted := records.get(contender.id)) is not None:
-                link(ledger, doubted, new, contender.probability, unquoted(contender.why), "contested")
+            if (doubted := records.get(contender.id)) is None:
+                continue
+            why = unquoted(contender.why)
+            if contender.late:
+                contest = Contest(id=contender.id, probability=contender.probability, reason=why)
+                new = msgspec.structs.replace(new, contested_by=(*new.contested_by, contest))
+            else:
+                link(ledger, doubted, new, contender.probability, why, "contested")
     record = Record(memory=new, index=index_fields(new), bare=kept.bare, mixed=kept.mixed)
     ledger.add(record, "added", sentences(why_kept(kept), reason))
     return new

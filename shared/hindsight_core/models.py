@@ -114,13 +114,17 @@ class Scores(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Contested(msgspec.Struct, frozen=True, kw_only=True):
-    """One memory that a write puts in doubt, with the question its caller should settle."""
+    """One memory that a write puts in doubt, with the question its caller should settle.
+
+    `late`: the new memory is the older one of the pair and the one in doubt; it is settled with `id` as the newer one.
+    """
 
     id: str
     content: str
     probability: float
     why: str
     ask: str
+    late: bool = False
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):

@@ -19,6 +19,7 @@ from hindsight_core.filtering import theirs
 from hindsight_core.gate import Verdict
 from hindsight_core.ids import dated_id, stable_id
 from hindsight_core.judging import Question, Ruling
+from hindsight_core.lateness import news_first
 from hindsight_core.ledger import Ledger, open_ledger
 from hindsight_core.models import Contested, Decision, Memory, Scope
 from hindsight_core.reconciliation import Outcome, ReconcileSettings, reconcile
@@ -48,7 +49,7 @@ class WritePlan:
         rulings: Mapping[Texts, Ruling] | None = None,
         said: Mapping[Texts, NDArray[np.float32]] | None = None,
     ) -> None:
-        """`rulings` are what a judge has said already, by the texts of the new and of the old memory.
+        """`rulings` are what a judge has said already, by the texts of the news and of what it may replace.
 
         `said` is what a reader has said, by the same; the pairs that it has not been asked about are in
         `unread`, with the probability that something follows from each.
@@ -209,9 +210,9 @@ class WritePlan:
             line = await line_of(self._store, scope.namespace, self.ledger, targets[0])
             begin_earlier(self.ledger, targets[0], line, new.valid_from, unquoted(outcome.reason))
         for doubted in (outcome.near if request.reconcile == "judge" else outcome.doubted)[:MOST_ASKED]:
-            old = records[doubted].memory
-            if (texts := (new.content, old.content)) not in self._rulings:
-                question = Question(old=old.content, new=new.content, old_source=old.source, new_source=new.source)
+            if (texts := _texts(new, records[doubted].memory)) not in self._rulings:
+                news, old = news_first(new, records[doubted].memory)
+                question = Question(old=old.content, new=news.content, old_source=old.source, new_source=news.source)
                 self.questions[texts] = question
         effects = Effects(self.ledger, self.accesses, self._times.now)
         before = {old for target in targets for old in self.ledger.get(target).memory.supersedes}
@@ -220,6 +221,7 @@ class WritePlan:
         # What is said again may settle what it was in doubt with.
         again = stored if outcome.decision == "duplicate" else None
         settled = () if again is None else tuple(old for old in again.supersedes if old not in before)
+        settled = tuple(dict.fromkeys((*settled, *(old for old, _ in outcome.settled))))
         self._decisions.append(
             Decision(
                 index=kept.candidate.index,
@@ -229,7 +231,7 @@ class WritePlan:
                 memory=stored,
                 scores=kept.verdict.scores,
                 reason=sentences(why_kept(kept), outcome.reason),
-                superseded=tuple(target.memory.id for target in targets) if touched else settled,
+                superseded=(*(target.memory.id for target in targets), *settled) if touched else settled,
                 related=() if touched else tuple(target.memory.id for target in targets),
                 contests=tuple(
                     Contested(
@@ -238,6 +240,7 @@ class WritePlan:
                         probability=contender.probability,
                         why=contender.why,
                         ask=contender.ask,
+                        late=contender.late,
                     )
                     for contender in outcome.contests
                     if contender.id in records
@@ -267,7 +270,7 @@ class WritePlan:
         return self._reconciled(new, kept, around)
 
     def _reconciled(self, new: Memory, kept: Kept, around: list[Neighbour]) -> Outcome:
-        texts = {found.record.memory.id: (new.content, found.record.memory.content) for found in around}
+        texts = {found.record.memory.id: _texts(new, found.record.memory) for found in around}
         outcome = reconcile(
             new,
             kept.bare,
@@ -280,6 +283,11 @@ class WritePlan:
         )
         self.unread |= {texts[old]: share for old, share in outcome.unread.items()}
         return outcome
+
+
+def _texts(new: Memory, old: Memory) -> Texts:
+    news, former = news_first(new, old)
+    return news.content, former.content
 
 
 def _known(candidate: Candidate, memory: Memory) -> Decision:

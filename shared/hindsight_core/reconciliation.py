@@ -18,11 +18,13 @@ from hindsight_core.alignment import swaps_one
 from hindsight_core.fitting import fitting
 from hindsight_core.guards import is_weak
 from hindsight_core.judging import Ruling
+from hindsight_core.lateness import is_late, news_first, turned
 from hindsight_core.models import DecisionName, Memory
 from hindsight_core.occurrence import happened_again, says_no_more
 from hindsight_core.pairs import Candidate, PairDecision
 from hindsight_core.relations import Odds
 from hindsight_core.screening import decide_pair, screen
+from hindsight_core.sides import Taken, take_sides
 from hindsight_core.slots import Language, language_of, read, same_text, value_conflict, wording
 from hindsight_core.stores import Neighbour
 from hindsight_core.succession import reports
@@ -40,12 +42,16 @@ _AS_LIKELY = 0.1
 
 
 class Contender(msgspec.Struct, frozen=True, kw_only=True):
-    """An old memory put in doubt: how probably it no longer holds, why, and the question that settles it."""
+    """An old memory put in doubt: how probably it no longer holds, why, and the question that settles it.
+
+    Where the new one is `late`, it is the one in doubt, because of this one.
+    """
 
     id: str
     probability: float
     why: str
     ask: str
+    late: bool = False
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,7 +59,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
     `targets`: the ids superseded, duplicated, refined, or contradicted by a pending one; for `coexist` and `add` the
     related ones. `late`: it is older than its targets and is to be stored as already superseded by them. `doubted`:
-    the pairs that it contests or would, had one write no limit; `near`: those that may be concerned at all.
+    the pairs that it contests or would, had one write no limit; `near`: those that may be concerned at all; `unread`:
+    those that a reader might say more of. `settled` and `restored`: known pairs that it settles, as `sides.Taken`.
     """
 
     decision: DecisionName
@@ -65,6 +72,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     doubted: tuple[str, ...] = ()
     near: tuple[str, ...] = ()
     unread: dict[str, float] = {}
+    settled: tuple[tuple[str, str], ...] = ()
+    restored: tuple[tuple[str, str], ...] = ()
 
 
 def reconcile(
@@ -89,14 +98,22 @@ def reconcile(
     # What must not be mentioned is no neighbour: each is compared by itself.
     banned = [[n] for n in others if n.record.memory.status == "suppressed"]
     live = [n for n in others if n.record.memory.status != "suppressed"]
+    # Of these it is the known one that is the news, and so the one to be heard as such.
+    late = {n.record.memory.id for n in live if is_late(new, n.record.memory)}
+    forward = {i: said for i, said in heard.items() if i not in late}
     pairs: dict[str, PairDecision] = {}
     unread: dict[str, float] = {}
     for group in (*banned, live):
         candidates = [Candidate(old=n.record.memory, cosine=n.cosine, vector=n.record.bare) for n in group]
         screening = screen(new, vector, candidates, embedding_model=embedding_model)
-        found = screening.decided(heard)
+        found = screening.decided(forward)
         pairs |= {n.record.memory.id: pair for n, pair in zip(group, found, strict=True)}
-        unread |= {i: share for i, share in screening.unread.items() if i not in heard}
+        unread |= {i: share for i, share in screening.unread.items() if i not in heard and i not in late}
+        for known in candidates:
+            if (i := known.old.id) in late:
+                other = turned(new, vector, known, pairs[i], heard.get(i), alone=len(group) == 1)
+                pairs[i] = other.pair
+                unread |= {} if other.unread is None else {i: other.unread}
     outcome = _judged(new, others, pairs, settings, rulings, zone, alone=len(live) == 1)
     return msgspec.structs.replace(outcome, unread=unread)
 
@@ -112,14 +129,12 @@ def _judged(
     alone: bool,
 ) -> Outcome:
     language = language_of(new.content)
-    judged = [
-        ruled(
-            new,
-            judge_pair(new, old, pairs[old.id], settings, alone=alone or old.status == "suppressed"),
-            rulings.get(old.id),
-        )
-        for old in (neighbour.record.memory for neighbour in others)
-    ]
+    judged: list[Judged] = []
+    for old in (neighbour.record.memory for neighbour in others):
+        news, former = news_first(new, old)
+        single = alone or old.status == "suppressed"
+        item = ruled(news, judge_pair(news, former, pairs[old.id], settings, alone=single), rulings.get(old.id))
+        judged.append(item if news is new else msgspec.structs.replace(item, old=old, order="older"))
     judged = fitting(new, judged)
     for item in judged:
         if item.old.status == "suppressed" and _means_the_same(item, settings.suppressed_at):
@@ -133,8 +148,11 @@ def _judged(
     slot = [item for item in open_ if new.key is not None and item.old.key == new.key]
     if slot:
         return _same_slot(new, slot, language)
-    outcome = _weigh(new, open_, settings, language)
-    doubted = [item for item in open_ if item.order != "older" and item.verdict == "contest"]
+    taken = take_sides(new, open_)
+    outcome = _weigh(new, taken, settings, language)
+    if outcome.decision != "pending" and not outcome.late:
+        outcome = msgspec.structs.replace(outcome, settled=taken.settled, restored=taken.restored)
+    doubted = [item for item in taken.items if item.verdict == "contest"]
     near = [item for item in open_ if item.pair.evidence["judge"] != "screen"]
     return msgspec.structs.replace(
         outcome,
@@ -262,11 +280,14 @@ class _Scribe(msgspec.Struct, frozen=True):
         return self.outcome("coexist", related, "coexist") if related else self.outcome("add", [], "add")
 
     def contender(self, item: Judged, new: Memory, why: str) -> Contender:
+        late = item.order == "older"
+        former, news = (new, item.old) if late else (item.old, new)
         return Contender(
             id=item.old.id,
             probability=round(item.probability, 4),
             why=self.say[why],
-            ask=self.say["ask"].format(old=quote(item.old.content), new=quote(new.content)),
+            ask=self.say["ask"].format(old=quote(former.content), new=quote(news.content)),
+            late=late,
         )
 
 
@@ -275,8 +296,8 @@ def _rounded(odds: Odds) -> Odds:
     return dict(odds) if odds["unrelated"] == 1.0 else {name: round(p, 4) for name, p in odds.items()}
 
 
-def _weigh(new: Memory, items: list[Judged], settings: ReconcileSettings, language: Language) -> Outcome:
-    items = sorted(items, key=by_probability)
+def _weigh(new: Memory, taken: Taken, settings: ReconcileSettings, language: Language) -> Outcome:
+    items = sorted(taken.items, key=by_probability)
     scribe = _Scribe(
         wording(language).say,
         {
@@ -287,6 +308,15 @@ def _weigh(new: Memory, items: list[Judged], settings: ReconcileSettings, langua
     )
     same = [i for i in items if i.verdict == "duplicate"]
     replaced = [i for i in items if i.order != "older" and i.verdict == "supersede"]
+    kept, spilled = replaced[: settings.max_superseded], replaced[settings.max_superseded :]
+    fuller = [i for i in items if i.order != "older" and i.verdict == "refine"]
+    doubtful = [i for i in items if i.verdict == "contest"]
+    likeliest = doubtful[0].probability if doubtful else 0.0
+    doubtful = [i for i in doubtful if i.probability >= likeliest - _AS_LIKELY][: settings.max_contested]
+    contests = (
+        *(scribe.contender(item, new, "why_capped") for item in spilled),
+        *(scribe.contender(item, new, item.why) for item in doubtful),
+    )
     twin = max(same, key=lambda i: (i.old.status == "active", i.pair.probabilities["duplicate"]), default=None)
     returns = twin is not None and any(item.old.valid_from >= twin.old.valid_from for item in replaced)
     if twin is not None and (not returns or twin.old.status == "pending"):
@@ -295,34 +325,30 @@ def _weigh(new: Memory, items: list[Judged], settings: ReconcileSettings, langua
         if twin.old.status == "active" or is_weak(new, twin.old) or (not rest and _same_text(new, twin.old)):
             reason = "same_meaning" if twin.old.status == "active" or is_weak(new, twin.old) else "confirms"
             return scribe.outcome("duplicate", [twin], reason, corroborates=_corroborates(new))
-        return scribe.outcome("supersede", [*rest, twin], "confirms")
+        return scribe.outcome("supersede", [*rest, twin], "confirms", contests=contests)
 
     doubted = [i for i in items if i.verdict == "pending"]
     if new.status == "pending" or doubted:
         doubted.sort(key=lambda item: (-item.pair.probabilities["pending"], item.old.id))
         return scribe.outcome("pending", doubted, "pending") if doubted else scribe.beside(items)
-    older = [i for i in items if i.order == "older" and i.verdict == "supersede"]
+    older = [i for i in items if i.order == "older" and i.verdict in {"supersede", "refine"}]
     if older:
         return scribe.outcome("add", older, "late", late=True)
 
-    kept, spilled = replaced[: settings.max_superseded], replaced[settings.max_superseded :]
-    fuller = [i for i in items if i.order != "older" and i.verdict == "refine"]
-    doubtful = [i for i in items if i.order != "older" and i.verdict == "contest"]
-    likeliest = doubtful[0].probability if doubtful else 0.0
-    doubtful = [i for i in doubtful if i.probability >= likeliest - _AS_LIKELY][: settings.max_contested]
-    contests = (
-        *(scribe.contender(item, new, "why_capped") for item in spilled),
-        *(scribe.contender(item, new, item.why) for item in doubtful),
-    )
     if kept and twin is not None:
         targets = kept if twin in kept else [*kept, twin]
         return scribe.outcome("supersede", targets, "returns", contests=contests)
     if kept:
-        return scribe.outcome("supersede", kept, "supersede", contests=contests)
+        reason = "confirms" if kept[0].old.id in taken.confirmed else "supersede"
+        return scribe.outcome("supersede", kept, reason, contests=contests)
     if fuller:
         return scribe.outcome("refine", fuller[:1], "refine", contests=contests)
     if contests:
-        return scribe.outcome("contest", doubtful, "contest", contests=contests)
+        reason = "contest_late" if doubtful and doubtful[0].order == "older" else "contest"
+        return scribe.outcome("contest", doubtful, reason, contests=contests)
+    held = {challenger for _, challenger in taken.settled}
+    if held:
+        return scribe.outcome("coexist", [i for i in items if i.old.id in held], "settles")
     return scribe.beside(items)
 
 

@@ -44,6 +44,7 @@ class Wording(msgspec.Struct, frozen=True):
     past: tuple[str, ...]
     end: tuple[str, ...]
     restating: tuple[str, ...]
+    answer: tuple[str, ...]
     other: tuple[str, ...]
     self: tuple[str, ...]
     empty: tuple[str, ...]
@@ -53,6 +54,7 @@ class Wording(msgspec.Struct, frozen=True):
     labelled: tuple[str, ...]
     unlabelled: tuple[str, ...]
     predicate: tuple[str, ...]
+    particle: tuple[str, ...]
     topic: dict[str, tuple[str, ...]]
     kin: dict[str, tuple[str, ...]]
     place: dict[str, tuple[str, ...]]
@@ -123,7 +125,8 @@ def _empty(language: Language) -> frozenset[str]:
 
 
 @cache
-def _matcher(language: Language, name: str) -> re.Pattern[str]:
+def matcher(language: Language, name: str) -> re.Pattern[str]:
+    """Any word of one list of a language."""
     return _pattern(language, getattr(wording(language), name))
 
 
@@ -136,12 +139,12 @@ def _groups(language: Language, name: str) -> tuple[re.Pattern[str], dict[str, s
 
 
 def _topics(language: Language, text: str) -> frozenset[str]:
-    pattern, meanings = _topic_words(language)
+    pattern, meanings = topic_words(language)
     return frozenset(topic for word in pattern.findall(text) for topic in meanings[word])
 
 
 @cache
-def _topic_words(language: Language) -> tuple[re.Pattern[str], dict[str, tuple[str, ...]]]:
+def topic_words(language: Language) -> tuple[re.Pattern[str], dict[str, tuple[str, ...]]]:
     """One pattern for the words of all topics, and the topics of each, of which a word may have several."""
     words: dict[str, tuple[str, ...]] = {}
     for topic, members in wording(language).topic.items():
@@ -193,10 +196,10 @@ def read(text: str) -> Reading:
     for value in values:
         if value.kind == "date":  # "may 3" is no doubt
             masked = masked[: value.start] + "#" * (value.end - value.start) + masked[value.end :]
-    masked = _matcher(language, "ignore").sub("#", masked)
+    masked = matcher(language, "ignore").sub("#", masked)
 
     def found(name: str) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(_matcher(language, name).findall(masked)))
+        return tuple(dict.fromkeys(matcher(language, name).findall(masked)))
 
     def groups(name: str) -> frozenset[str]:
         pattern, words = _groups(language, name)
@@ -214,7 +217,7 @@ def read(text: str) -> Reading:
         terms=frozenset(tokens(plain)),
         names=frozenset(m.group().lower() for m in _NAME.finditer(text)) - {"user", "i"},
         first=frozenset(m.group(1).lower() for m in [_FIRST.match(text)] if m) - stop_words() - {"user"},
-        own=bool(_matcher(language, "self").search(plain)),
+        own=bool(matcher(language, "self").search(plain)),
         kin=groups("kin"),
         place=groups("place"),
         topics=_topics(language, plain),

@@ -33,13 +33,14 @@ class Arguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class Contradiction(msgspec.Struct, frozen=True, kw_only=True):
-    """An older memory that the new one may have made untrue."""
+    """A memory that the new one may have made untrue; where the new one is `late`, it is the other way round."""
 
     id: str
     content: str
     probability: float
     why: str
     ask: str
+    late: bool
 
 
 class Written(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,7 +103,14 @@ def _data(decision: Decision, *, stored: bool) -> Written:
         superseded=list(decision.superseded),
         related=list(decision.related),
         contests=[
-            Contradiction(id=old.id, content=old.content, probability=old.probability, why=old.why, ask=old.ask)
+            Contradiction(
+                id=old.id,
+                content=old.content,
+                probability=old.probability,
+                why=old.why,
+                ask=old.ask,
+                late=old.late,
+            )
             for old in decision.contests
         ],
         memory_id=decision.memory_id or UNSET,
@@ -112,6 +120,15 @@ def _data(decision: Decision, *, stored: bool) -> Written:
 
 def words(decision: Decision) -> str:
     """What an agent reads of a decision. docs/dify/hindsight-memory.yml reads of it whether something is contested."""
+    done = _done(decision)
+    if not decision.contests:
+        return done
+    if decision.decision == "contest" and not decision.superseded:
+        return f"Stored as {decision.memory_id}, but it may contradict what is remembered:\n{_questions(decision)}"
+    return f"{done}\nIt may contradict what else is remembered:\n{_questions(decision)}"
+
+
+def _done(decision: Decision) -> str:
     memory_id, related = decision.memory_id, ", ".join(decision.related)
     reason = escape(decision.reason)
     match decision.decision:
@@ -132,19 +149,26 @@ def words(decision: Decision) -> str:
             return kept
         case "supersede" | "refine" if decision.superseded:
             return f"Stored as {memory_id}. It replaces {', '.join(decision.superseded)}: {reason}"
-        case "contest" if decision.contests:
-            return _question(decision)
+        case _ if decision.superseded:
+            return f"Stored as {memory_id}. It settles that {', '.join(decision.superseded)} no longer holds: {reason}"
         case _:
             return f"Stored as {memory_id}."
 
 
-def _question(decision: Decision) -> str:
-    lines = [f"Stored as {decision.memory_id}, but it may contradict what is remembered:"]
-    for old in decision.contests:
-        lines.append(f"- {old.id} ({old.probability:.0%}): {escape(old.content)}")
-        lines.append(f"  {escape(old.ask)}")
+def _questions(decision: Decision) -> str:
+    lines: list[str] = []
+    newer: str | None
+    older: str | None
+    for other in decision.contests:
+        if other.late:
+            newer, older = other.id, decision.memory_id
+            lines.append(f"- It is older than {other.id} ({other.probability:.0%}): {escape(other.content)}")
+        else:
+            newer, older = decision.memory_id, other.id
+            lines.append(f"- {other.id} ({other.probability:.0%}): {escape(other.content)}")
+        lines.append(f"  {escape(other.ask)}")
         lines.append(
-            f'  Settle it: memory_update(memory_id="{decision.memory_id}", resolves="{old.id}", resolution=…, '
+            f'  Settle it: memory_update(memory_id="{newer}", resolves="{older}", resolution=…, '
             "reason=…). supersede: the old one no longer holds; coexist: both hold; retract: the new one is wrong."
         )
     lines.append("Ask the user where you cannot tell. Until then both are kept and the old one is marked.")
