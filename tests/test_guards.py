@@ -207,17 +207,3 @@ def test_what_somebody_else_wrote_leaves_the_users_own_alone(mine: str, theirs: 
     assert after(mine, theirs, "supersede")[0]["unrelated"] == 1
     assert after(theirs, mine, "supersede")[0]["unrelated"] == 1
     assert after(theirs, theirs + "!", "supersede")[0]["unrelated"] < 1
-
-
-@pytest.mark.parametrize(
-    ("mine", "reported"),
-    [("I live in Leeds.", "I live in Leeds, 4 Hill Street, flat 2."), ("我住在杭州", "我住在杭州文三路12号")],
-)
-@pytest.mark.parametrize("likeliest", ["refine", "supersede"])
-def test_a_tools_words_replace_nothing_that_the_user_said_but_by_key(mine: str, reported: str, likeliest: Relation):
-    odds: Odds = {name: 0.9 if name == likeliest else 0.02 for name in RELATIONS}
-    for keys, replaces in ((("home", None), False), (("home", "home"), True)):
-        a, b = memory("a", mine, key=keys[0]), memory("b", reported, key=keys[1], source="tool")
-        found, spoke = guarded(odds, b, a, read(mine), read(reported))
-        assert ("tool" not in spoke, found[likeliest] > 0) == (replaces, replaces)
-        assert sum(found.values()) == pytest.approx(1)

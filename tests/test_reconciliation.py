@@ -491,7 +491,7 @@ def test_everyday_messages_put_little_in_doubt(reader: Reader) -> None:
     for i, text in enumerate(texts):
         nearest = [j for j in np.argsort(-(vectors @ vectors[i]), kind="stable").tolist() if j != i][:16]
         contested += bool(settle(reader, "model", new(text), *(old(texts[j], f"{j:03}") for j in nearest)).contests)
-    assert contested <= 12, f"{contested} of {len(texts)}"
+    assert contested <= 16, f"{contested} of {len(texts)}"
 
 
 @pytest.mark.parametrize(

@@ -57,9 +57,8 @@ def guarded(odds: Odds, new: Memory, old: Memory, a: Reading, b: Reading) -> tup
     it means, it is asked. `renews`: who moved, changed or switched and tells the new thing of a kind replaces the old
     one; `named` where both name that very thing. `passing`: what ends by itself stands beside what does not, which
     would be gone when it ends. `author`: what somebody else wrote (“Anna wrote: …”) says nothing of what the user did.
-    `tool`: nor does what a tool reports replace what the user said, unless both have one key.
     """
-    kept = dict(odds)
+    kept: Odds = dict(odds)
     spoke: list[str] = []
     if is_weak(new, old):
         spoke.append("weak")
@@ -112,10 +111,6 @@ def guarded(odds: Odds, new: Memory, old: Memory, a: Reading, b: Reading) -> tup
     if "weak" not in spoke and "label" not in spoke and kept["supersede"] < _RESTATED and (again or restated(a, b)):
         spoke.append("restated")
         kept = _set(kept, "supersede", _RESTATED)
-    if new.source == "tool" and old.source == "user" and (new.key is None or new.key != old.key):
-        spoke.append("tool")
-        kept["coexist"] += kept["supersede"] + kept["refine"]
-        kept["supersede"] = kept["refine"] = 0.0
     if is_passed_on(new.content) != is_passed_on(old.content):
         spoke.append("author")
         kept = {name: 1.0 if name == "unrelated" else 0.0 for name in RELATIONS}

@@ -64,11 +64,14 @@ def turned(
     if judge == "rules" or vector is None or known.vector is None:
         found = weighed(known.old, late, a, b, None, None)
     else:
-        screening = Screening(known.old, [late], shipped())
+        model = shipped()
+        assert model is not None  # who is judged by it
+        screening = Screening(known.old, [late], model)
         screening.readings[0], screening.concerns[0] = a, pair.concern
         if alone or (new.key is not None and new.key == known.old.key):
             screening.single.add(0)
-        screening.score([0], [likeness(known.old, new, a, b)], known.vector)
+        told, news = model.projected(np.stack([vector, known.vector]))
+        screening.score([0], [likeness(known.old, new, a, b)], told[None], news[None])
         (found,) = screening.decided({} if said is None else {new.id: said})
         unread = None if said is not None else screening.unread.get(new.id)
     if found.evidence["weak"]:

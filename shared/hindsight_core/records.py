@@ -168,7 +168,7 @@ def _is_recalled(document: object) -> bool:
     if not isinstance(document, dict):
         return False
     fields = cast("dict[str, object]", document)
-    if "retrieval_id" in fields or "memory_ids" in fields or _is_memory(document):
+    if "retrieval_id" in fields or "memory_ids" in fields or _is_memory(fields):
         return True
     return any(_is_recalled(fields[name]) for name in _HOLDING if isinstance(fields.get(name), (list, dict)))
 

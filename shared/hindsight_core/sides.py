@@ -26,6 +26,8 @@ _WORD = re.compile(r"[\u3400-\u4dbf\u4e00-\u9fff]+|[^\W_\u3400-\u9fff]+(?:['-][^
 Side: TypeAlias = Literal["old", "other"]
 _ANY_DAY = datetime(2000, 1, 1, tzinfo=UTC)
 _ACTS = frozenset({"supersede", "contest"})
+# So many words that neither side says are still no news; in Chinese pairs of characters, three of which make a word.
+_STRANGE: dict[Language, int] = {"en": 0, "zh": 3}
 _AGREES = frozenset({"duplicate", "refine", *_ACTS})
 
 
@@ -61,7 +63,8 @@ def take_sides(new: Memory, items: Sequence[Judged]) -> Taken:
             old, other = found[item.old.id], found.get(standing.get(link.id, ""))
             if other is None or not _concerned(new, old, other):
                 continue
-            side = _side(new.content, old.old.content, other.old.content)
+            guess = other.old.status == "pending"
+            side = _side(new.content, old.old.content, other.old.content, guess=guess)
             ids = (old.old.id, other.old.id)
             if side == "other" and other.old.status == "pending" and other.verdict in _AGREES:
                 confirmed.add(other.old.id)
@@ -103,16 +106,25 @@ def _with(item: Judged, verdict: str, probability: float, why: str | None = None
     return msgspec.structs.replace(item, verdict=verdict, probability=probability, why=why or item.why)
 
 
-def _side(new: str, old: str, other: str) -> Side | None:
-    """Whose value the new text tells; None where that is not clear, or where it denies it or tells it of another."""
+def _side(new: str, old: str, other: str, *, guess: bool) -> Side | None:
+    """Whose value the new text tells; None where that is not clear, or where it denies it or tells it of another.
+
+    Nor is it on a side where it tells what neither does: that is news.
+    """
     said, a, b = read(_unanswered(new)), read(old), read(other)
     mine, theirs = _values(a), _values(b)
     # What both have one of tells them apart for sure: two numbers, two colours.
     kinds = {kind for kind, _ in mine} & {kind for kind, _ in theirs}
     told = {value for value in _values(said) if value[0] in kinds}
+    words, before, after = _told(said.text), _told(a.text), _told(b.text)
+    strange = len(words - before - after)
+    if strange > _STRANGE[said.language] + 3 * guess:
+        return None
+    # Of a guess that comes true, it is news when and how.
+    if not guess and (_values(said) - mine - theirs or _times(said) - _times(a) - _times(b)):
+        return None
     for_old, for_other = bool(told & (mine - theirs)), bool(told & (theirs - mine))
     if not told:
-        words, before, after = _told(said.text), _told(a.text), _told(b.text)
         for_old, for_other = _names_it(words, before - after, a), _names_it(words, after - before, b)
     if for_old == for_other:
         return None
@@ -120,6 +132,10 @@ def _side(new: str, old: str, other: str) -> Side | None:
     denied = bool(said.negation) != bool(reading.negation) or (bool(said.end) and not reading.end)
     another = subject_differs(reading, said) or not said.kin <= a.kin | b.kin
     return None if denied or another else "old" if for_old else "other"
+
+
+def _times(reading: Reading) -> set[str]:
+    return {time.text for time in find_ranges(reading.text, _ANY_DAY)}
 
 
 def _values(reading: Reading) -> set[tuple[str, str]]:
