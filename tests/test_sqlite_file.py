@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from hindsight_core.errors import ConfigurationError, StoreUnavailable
 from hindsight_core.stores import ChangeSet, Receipt, Where, open_store
 from hindsight_core.stores.reading import scan
-from hindsight_core.stores.schema import MIGRATIONS
+from hindsight_core.stores.schema import APPLICATION_ID, MIGRATIONS
 from hindsight_core.stores.sqlite import SqliteStore
 from samples import NAMESPACE, event, memory, puts, record, retrieval, run, search, unit
 
@@ -60,6 +60,88 @@ def newer_version(path: Path) -> None:
         connection.execute(f"PRAGMA application_id = {int.from_bytes(b'hsgt', 'big')}")
         connection.execute(f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
     connection.close()
+
+
+def of_version(path: Path, version: int, whole: Path) -> None:
+    """A file as an earlier version made it, with what `whole` holds of what that version kept."""
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("PRAGMA journal_mode = WAL")
+    for migration in MIGRATIONS[:version]:
+        connection.executescript(migration)
+    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    connection.execute(f"PRAGMA user_version = {version}")
+    connection.execute("ATTACH ? AS whole", (str(whole),))
+    tables = [name for (name,) in connection.execute("SELECT name FROM main.sqlite_master WHERE type = 'table'")]
+    for table in (name for name in tables if not name.startswith("sqlite_")):
+        columns = ", ".join(f'"{column[1]}"' for column in connection.execute(f"PRAGMA main.table_info({table})"))
+        connection.execute(f"INSERT INTO main.{table} ({columns}) SELECT {columns} FROM whole.{table}")
+    connection.close()
+
+
+def schema(path: Path) -> set[tuple[str, ...]]:
+    connection = sqlite3.connect(path)
+    found = set(connection.execute("SELECT type, name, tbl_name FROM sqlite_master"))
+    connection.close()
+    return found
+
+
+@pytest.mark.parametrize("version", range(1, len(MIGRATIONS)))
+async def test_a_file_of_each_earlier_version_is_brought_up_to_date_with_all_it_holds(
+    tmp_path: Path, version: int
+) -> None:
+    whole, path = tmp_path / "whole.db", tmp_path / "hindsight.db"
+    kept = record(memory("a"), unit(1))
+    store = SqliteStore(whole)
+    await store.prepare("model-a")
+    receipt = Receipt(key="k", fingerprint="f", answer=b"{}")
+    await store.commit(NAMESPACE, replace(puts(kept, run_id="r"), receipt=receipt))
+    await store.aclose()
+    of_version(path, version, whole)
+    assert schema(path) < schema(whole)
+    store = SqliteStore(path)
+    await store.prepare("model-a")
+    (found,) = await store.get(NAMESPACE, ["a"])
+    assert found.memory == kept.memory
+    assert [hit.memory.id for hit in (await store.rank(NAMESPACE, search(["kettl"]))).hits] == ["a"]
+    assert await store.receipt(NAMESPACE, "k") == receipt
+    await store.commit(NAMESPACE, puts(record(memory("b"), unit(2)), run_id="s"))
+    await store.aclose()
+    assert schema(path) == schema(whole)
+    connection = sqlite3.connect(path)
+    assert connection.execute("PRAGMA user_version").fetchone() == (len(MIGRATIONS),)
+    connection.close()
+    assert intact(path)
+
+
+async def test_every_commit_is_durable_also_after_what_need_not_be(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "hindsight.db")
+
+    async def modes() -> tuple[str, int]:
+        def ask(connection: sqlite3.Connection) -> tuple[str, int]:
+            found = [connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("journal_mode", "synchronous")]
+            return found[0], found[1]
+
+        # By the connection of the thread that writes: `synchronous` is a connection's own.
+        return await store._on(store._writer, lambda: store._connections.read(ask))
+
+    durable = ("wal", 2)  # 2 is FULL
+    await store.commit(NAMESPACE, puts(record(memory("a"))))
+    assert await modes() == durable
+    await store.log(NAMESPACE, retrievals=[retrieval("r", ["a"], "where is it?")])
+    assert await modes() == durable
+    # A log that fails gives it back, too.
+    with pytest.raises(Exception, match="UNIQUE"):
+        await store._on(
+            store._writer,
+            lambda: store._connections.write(
+                lambda connection: connection.execute(
+                    "INSERT INTO namespaces (number, name) SELECT NULL, name FROM namespaces"
+                ),
+                durable=False,
+            ),
+        )
+    assert await modes() == durable
+    await store.aclose()
 
 
 def a_directory(path: Path) -> None:
