@@ -485,7 +485,7 @@ async def test_a_wrong_password_is_told_without_it(redis_server):
 
 
 async def test_the_rights_that_the_docs_name_are_enough(redis_url, redis, name):
-    (rights,) = re.findall(r"needs `(~hindsight:\* [^`]*)`", (ROOT / "docs" / "deploy.md").read_text("utf-8"))
+    (rights,) = re.findall(r"`(~hindsight:\* [^`]*)`", (ROOT / "deploy" / "README.md").read_text("utf-8"))
     await redis.execute_command("ACL", "SETUSER", "least", "on", ">secret", *rights.split())
     cache = open_cache(redis_url.replace("//", "//least:secret@"), timeout=10.0)
     await cache.start()
