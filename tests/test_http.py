@@ -138,7 +138,7 @@ async def test_mode_auto_searches_only_where_memory_is_needed_and_heeds_the_turn
     assert (await http.post("/v1/search", json=query)).json()["hits"]
     unneeded = (await http.post("/v1/search", json={"query": "what is the capital of Portugal", "mode": "auto"})).json()
     assert (unneeded["hits"], unneeded["query"]["recall"]["needed"]) == ([], False)
-    switched = {"query": "thanks", "mode": "auto", "task": "send a parcel", "previous_task": "holiday plans"}
+    switched = {"query": "continue", "mode": "auto", "task": "send a parcel", "previous_task": "holiday plans"}
     assert (await http.post("/v1/search", json=switched)).json()["query"]["recall"]["needed"]
     messages = [{"role": "user", "text": "Write a note about the lift."}, {"role": "user", "text": "thanks"}]
     block = (await http.post("/v1/context", json={"messages": messages, "mode": "auto"})).json()
