@@ -66,7 +66,7 @@ def take_sides(new: Memory, items: Sequence[Judged]) -> Taken:
             guess = other.old.status == "pending"
             side = _side(new.content, old.old.content, other.old.content, guess=guess)
             ids = (old.old.id, other.old.id)
-            if side == "other" and other.old.status == "pending" and other.verdict in _AGREES:
+            if side == "other" and guess and other.verdict in _AGREES:
                 confirmed.add(other.old.id)
                 doubt = max(old.probability, other.probability, link.probability)
                 if other.verdict != "duplicate":
